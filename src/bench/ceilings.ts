@@ -3,13 +3,13 @@
  */
 import { clockNow } from '../io/clock.js';
 import type { Device } from '../gpu/device.js';
-import type { BoundStep, Buffer } from '../gpu/passes.js';
-import { read, write, type OperationPlan, type Step } from '../../kernels/host/plan.js';
+import type { BoundStep } from '../gpu/passes.js';
+import { read, write, type Step } from '../../kernels/host/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { printable } from '../errors.js';
 import { GpuError } from '../../kernels/host/errors.js';
 import { MATRIX_FEATURE, type Clock } from '../gpu/platform.js';
-import { fill } from './inputs.js';
+import { fill, holding, plain } from './inputs.js';
 import { medianOf, mediansOf } from './rounds.js';
 import { secondsOf } from './timing.js';
 
@@ -47,12 +47,6 @@ const BOUNDED = { least: 0.01, most: 0.05, factor: 4, rounds: 8, streamBytes: 64
 type Overheads = Calibration['overheads'];
 type Ceilings = Calibration['ceilings'];
 
-const single = (step: Omit<Step, 'element' | 'constants'>): OperationPlan => ({
-  buffers: [],
-  steps: [{ element: 'f32', constants: {}, ...step }],
-  tuning: {},
-});
-
 const clockOf = ({ description, clock }: Device): Clock =>
   description.software && clock === 'gpu-timestamp' ? 'wall' : clock;
 
@@ -60,21 +54,17 @@ const clockOf = ({ description, clock }: Device): Clock =>
 export async function measureOverheads(device: Device, mostSeconds = Infinity): Promise<Overheads> {
   const submitSeconds = await medianOf(EMPTY_SUBMISSIONS, () => device.submitEmpty());
   const target = await device.buffer('noop', 16);
-  const plan = single({ source: 'noop', uniforms: { value: 0 }, buffers: write('target'), workgroups: [1, 1, 1] });
-  const steps = await device.bindAll(plan, new Map([['target', target]]));
+  const noop = plain({ source: 'noop', uniforms: { value: 0 }, buffers: write('target'), workgroups: [1, 1, 1] });
+  const step = await device.bind(noop, new Map([['target', target]]));
   const runOf = (times: number) => async (): Promise<number> => {
-    const time = await device.run(Array.from({ length: times }, () => steps).flat());
+    const time = await device.run(new Array<BoundStep>(times).fill(step));
     return secondsOf(time, { clock: clockOf(device), submitSeconds: 0 });
   };
   const [one, many] = (await mediansOf([runOf(1), runOf(DISPATCHES)], mostSeconds)) as [number, number];
-  device.free(target, ...steps.map((s) => s.uniforms));
-  const transfers = await measureTransfers(device, mostSeconds / 2);
+  device.free(target, step.uniforms);
   // Noise can make one dispatch as slow as many on a busy machine; the cost is never nothing.
-  return {
-    submitSeconds,
-    dispatchSeconds: Math.max(1e-9, (many - one) / (DISPATCHES - 1)),
-    ...transfers,
-  };
+  const dispatchSeconds = Math.max(1e-9, (many - one) / (DISPATCHES - 1));
+  return { submitSeconds, dispatchSeconds, ...(await measureTransfers(device, mostSeconds / 2)) };
 }
 
 /**
@@ -144,11 +134,9 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
     Math.floor(device.limits.maxStorageBufferBindingSize / 16) * 16,
     bounded ? BOUNDED.streamBytes : Infinity,
   );
-  const owned: Buffer[] = [];
-  const free = (): void => device.free(...owned);
   const kinds = new Map<CeilingKind, { run: () => Promise<number>; work: number }>();
   const reasons: Record<string, string> = {};
-  try {
+  return holding(device, async (owned) => {
     const [source, other] = [
       await device.buffer('stream', bytes),
       await device.buffer('stream copy', Math.max(bytes, GROUPS * WORKGROUP * 4)),
@@ -162,31 +150,24 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
       Math.max(1e-9, (await device.copy(source, other, bytes, 0, times)) - submitSeconds);
     const copies = bounded ? await timesFor(copy) : 1;
     kinds.set('copy', { work: 2 * bytes * copies, run: () => copy(copies) });
-    const runOf =
-      (steps: readonly BoundStep[]) =>
-      async (times: number): Promise<number> => {
-        const time = await device.run(times === 1 ? steps : Array.from({ length: times }, () => steps).flat());
+    const buffers = new Map([
+      ['source', source],
+      ['sums', other],
+    ]);
+    const runOf = async (step: Omit<Step, 'element' | 'constants'>): Promise<(times: number) => Promise<number>> => {
+      const bound = await device.bind(plain(step), buffers);
+      owned.push(bound.uniforms);
+      return async (times) => {
+        const time = await device.run(new Array<BoundStep>(times).fill(bound));
         return Math.max(1e-9, secondsOf(time, { clock, submitSeconds }));
       };
-    const bind = async (step: Omit<Step, 'element' | 'constants'>): Promise<BoundStep> => {
-      const bound = await device.bind(
-        { element: 'f32', constants: {}, ...step },
-        new Map([
-          ['source', source],
-          ['sums', other],
-        ]),
-      );
-      owned.push(bound.uniforms);
-      return bound;
     };
-    const reading = runOf([
-      await bind({
-        source: 'ceiling_read',
-        uniforms: { quads: bytes / 16, stream: READ[size].stream },
-        buffers: [...read('source'), ...write('sums')],
-        workgroups: [READ[size].groups, 1, 1],
-      }),
-    ]);
+    const reading = await runOf({
+      source: 'ceiling_read',
+      uniforms: { quads: bytes / 16, stream: READ[size].stream },
+      buffers: [...read('source'), ...write('sums')],
+      workgroups: [READ[size].groups, 1, 1],
+    });
     const readings = bounded ? await timesFor(reading) : 1;
     kinds.set('read', { work: bytes * readings, run: () => reading(readings) });
     /** Arithmetic of a number of rounds: as many as are usual, or as a bounded dispatch takes. */
@@ -196,8 +177,7 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
       step: Omit<Step, 'element' | 'constants' | 'uniforms'>,
     ): Promise<void> => {
       const usual = Math.max(BOUNDED.rounds, Math.round(scale * ROUNDS[kind][size]));
-      const runWith = async (rounds: number): Promise<(times: number) => Promise<number>> =>
-        runOf([await bind({ ...step, uniforms: { rounds } })]);
+      const runWith = (rounds: number): ReturnType<typeof runOf> => runOf({ ...step, uniforms: { rounds } });
       let rounds = bounded ? BOUNDED.rounds : usual;
       let run = await runWith(rounds);
       if (bounded) await run(1);
@@ -233,11 +213,8 @@ export async function openYardsticks(device: Device, submitSeconds: number, scal
         workgroups: [groups, 1, 1],
       }),
     );
-    return { kinds, reasons, free };
-  } catch (error) {
-    free();
-    throw error;
-  }
+    return { kinds, reasons };
+  });
 }
 
 /** How often a short run is made in one submission, so that it is long beside a rounded clock's step. */
@@ -256,16 +233,11 @@ export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | 
   if (!device.has(MATRIX_FEATURE)) return `the adapter has no ${MATRIX_FEATURE}`;
   if (!device.has('shader-f16') || !device.has('subgroups'))
     return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
-  if (
-    !matrixConfigs.some(
-      (c) =>
-        c.componentType === 'f16' &&
-        c.resultComponentType === 'f32' &&
-        c.M === MATRIX.side &&
-        c.N === MATRIX.side &&
-        c.K === MATRIX.side,
-    )
-  ) {
+  const fits = matrixConfigs.some(
+    ({ componentType, resultComponentType, M, N, K }) =>
+      componentType === 'f16' && resultComponentType === 'f32' && [M, N, K].every((side) => side === MATRIX.side),
+  );
+  if (!fits) {
     const there = matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`);
     const are = there.length === 1 ? 'is' : 'are';
     return `no matrix unit multiplies 16×16×16 f16 into f32; there ${are} ${there.join(', ') || 'none'}`.slice(0, 400);
@@ -292,10 +264,14 @@ export async function measureCeilings(
 ): Promise<Ceilings> {
   const yardsticks = await openYardsticks(device, submitSeconds, scale);
   try {
-    const runs = [...yardsticks.kinds.values()].map(({ run }) => run);
     // In turn, so that a phase of noise does not fall on one of them alone.
-    const times = await mediansOf(runs, mostSeconds);
-    return ceilingsOf(yardsticks, new Map([...yardsticks.kinds.keys()].map((kind, i) => [kind, times[i] as number])));
+    const kinds = [...yardsticks.kinds];
+    const times = await mediansOf(
+      kinds.map(([, { run }]) => run),
+      mostSeconds,
+    );
+    const rates = new Map(kinds.map(([kind, { work }], i) => [kind, work / (times[i] as number)]));
+    return ceilingsOf(rates, yardsticks.reasons);
   } finally {
     yardsticks.free();
   }
@@ -309,20 +285,17 @@ const NAMES = {
   matrix: 'matrixFlopsPerSecond',
 } as const satisfies Record<CeilingKind, keyof Ceilings>;
 
-/** Rates from seconds a run. */
-function ceilingsOf({ kinds, reasons }: Yardsticks, seconds: ReadonlyMap<CeilingKind, number>): Ceilings {
-  const rate = (kind: CeilingKind): number =>
-    (kinds.get(kind) as { work: number }).work / (seconds.get(kind) as number);
-  const optional = (kind: CeilingKind): number | null => (kinds.has(kind) ? rate(kind) : null);
+/** @param reasons why a rate is not there */
+function ceilingsOf(rates: ReadonlyMap<CeilingKind, number>, reasons: Yardsticks['reasons']): Ceilings {
   const named = Object.fromEntries(
     Object.entries(reasons).map(([kind, reason]) => [NAMES[kind as CeilingKind], reason]),
   );
   return {
-    copyBytesPerSecond: rate('copy'),
-    readBytesPerSecond: rate('read'),
-    f32FlopsPerSecond: rate('f32'),
-    f16FlopsPerSecond: optional('f16'),
-    matrixFlopsPerSecond: optional('matrix'),
+    copyBytesPerSecond: rates.get('copy') as number,
+    readBytesPerSecond: rates.get('read') as number,
+    f32FlopsPerSecond: rates.get('f32') as number,
+    f16FlopsPerSecond: rates.get('f16') ?? null,
+    matrixFlopsPerSecond: rates.get('matrix') ?? null,
     ...(Object.keys(named).length > 0 ? { reasons: named } : {}),
   };
 }

@@ -5,9 +5,10 @@
 import { halfValue } from '../../kernels/host/half.js';
 import { mix } from '../numbers/hash.js';
 import type { Scalars } from '../../kernels/reference.js';
-import { bufferOf, write, type OperationPlan } from '../../kernels/host/plan.js';
+import { bufferOf, write, type OperationPlan, type Step } from '../../kernels/host/plan.js';
 import type { Device } from '../gpu/device.js';
 import type { Buffer } from '../gpu/passes.js';
+import type { RunTime } from '../gpu/platform.js';
 
 /** Word `index` of a buffer filled from `seed`, before it is shaped into a value. */
 const wordAt = (seed: number, index: number): number => mix(index ^ mix(seed));
@@ -41,6 +42,38 @@ const MOST_WORKGROUPS = 4096;
 /** NaN as f32 and, twice, as f16. */
 const NAN_WORD = 0x7fc07fc0;
 
+/** A step of a source that has one form. */
+export const plain = (step: Omit<Step, 'element' | 'constants'> & Partial<Pick<Step, 'constants'>>): Step => ({
+  element: 'f32',
+  constants: {},
+  ...step,
+});
+
+/** Binds a step and runs it once. */
+export async function runStep(device: Device, step: Step, buffers: ReadonlyMap<string, Buffer>): Promise<RunTime> {
+  const bound = await device.bind(step, buffers);
+  try {
+    return await device.run([bound]);
+  } finally {
+    device.free(bound.uniforms);
+  }
+}
+
+/** What `make` puts on the device, and what frees the buffers that it owns: where it fails, at once. */
+export async function holding<T>(
+  device: Pick<Device, 'free'>,
+  make: (owned: Buffer[]) => Promise<T>,
+): Promise<T & { free(): void }> {
+  const owned: Buffer[] = [];
+  const free = (): void => device.free(...owned);
+  try {
+    return { ...(await make(owned)), free };
+  } catch (error) {
+    free();
+    throw error;
+  }
+}
+
 async function fillWords(
   device: Device,
   target: Buffer,
@@ -49,23 +82,14 @@ async function fillWords(
   modulus: number,
 ): Promise<void> {
   const words = target.bytes / 4;
-  const plan: OperationPlan = {
-    buffers: [],
-    steps: [
-      {
-        source: 'fill',
-        element: 'f32',
-        constants: { MODE: MODES[mode] },
-        uniforms: { words, seed, modulus },
-        buffers: write('target'),
-        workgroups: [Math.min(MOST_WORKGROUPS, Math.ceil(words / WORKGROUP)), 1, 1],
-      },
-    ],
-    tuning: {},
-  };
-  const steps = await device.bindAll(plan, new Map([['target', target]]));
-  await device.run(steps);
-  device.free(...steps.map((step) => step.uniforms));
+  const step = plain({
+    source: 'fill',
+    constants: { MODE: MODES[mode] },
+    uniforms: { words, seed, modulus },
+    buffers: write('target'),
+    workgroups: [Math.min(MOST_WORKGROUPS, Math.ceil(words / WORKGROUP)), 1, 1],
+  });
+  await runStep(device, step, new Map([['target', target]]));
 }
 
 /** Fills a buffer with NaN, so that an output that a kernel leaves out cannot pass for a result. */

@@ -2,7 +2,6 @@
 import type { OperationOptions, Tuning } from '../../kernels/options.js';
 import type { Device } from '../gpu/device.js';
 import type { BoundStep, Buffer } from '../gpu/passes.js';
-import type { Clock } from '../gpu/platform.js';
 import { GpuError } from '../../kernels/host/errors.js';
 import type { OperationPlan } from '../../kernels/host/plan.js';
 import { deviceOptions, planOperation } from '../../kernels/launches.js';
@@ -10,10 +9,10 @@ import { MATRIX_RELATIVE_ERROR, usesMatrixUnits } from '../../kernels/shared/den
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Sample } from '../schema/calibration.js';
 import { mix } from '../numbers/hash.js';
-import { makeOperands, type Operands } from './inputs.js';
+import { holding, makeOperands, type Operands } from './inputs.js';
 import { relativeError } from './verify.js';
 import { BATCH_SECONDS } from './resolution.js';
-import { batchTimers, type Copies } from './timing.js';
+import { batchTimers, type TimingRules } from './timing.js';
 import type { OpenPoint } from './calibrate/visits.js';
 
 const MIB = 2 ** 20;
@@ -34,24 +33,27 @@ const HALF_TOLERANCE = 5e-4;
  */
 const CHECK_FLOPS = 1e7;
 
-export interface MeasureRules {
-  clock: Clock;
-  submitSeconds: number;
-  seed: number;
-  /** Length of a submission, and most calls in it (resolution.ts); those of exact clocks unless given. */
-  batchSeconds?: number;
-  mostCalls?: number;
+/** Length of a submission, and most calls in it (resolution.ts): those of exact clocks unless given. */
+export type MeasureRules = Omit<TimingRules, 'batchSeconds'> &
+  Partial<Pick<TimingRules, 'batchSeconds'>> & { readonly seed: number };
+
+const planOn = (device: Device, call: KernelCall, options: OperationOptions): OperationPlan =>
+  planOperation(call, { ...deviceOptions(device), ...options });
+
+/** The plan of a call, or why there is none. */
+function planOrFault(device: Device, call: KernelCall, options: OperationOptions): OperationPlan | GpuError {
+  try {
+    return planOn(device, call, options);
+  } catch (error) {
+    if (error instanceof GpuError) return error;
+    throw error;
+  }
 }
 
 /** Why the call cannot be measured on this device, or null. */
 export function obstacle(device: Device, call: KernelCall, options: OperationOptions = {}): string | null {
-  let plan: OperationPlan;
-  try {
-    plan = planOperation(call, { ...deviceOptions(device), ...options });
-  } catch (error) {
-    if (error instanceof GpuError) return error.message;
-    throw error;
-  }
+  const plan = planOrFault(device, call, options);
+  if (plan instanceof GpuError) return plan.message;
   const largest = plan.buffers.reduce((a, b) => (b.bytes > a.bytes ? b : a));
   if (largest.bytes > device.limits.maxStorageBufferBindingSize)
     return (
@@ -66,12 +68,8 @@ export function obstacle(device: Device, call: KernelCall, options: OperationOpt
 
 /** Launch constants of the call on this device, or null where it cannot run there. */
 export function launchOf(device: Device, call: KernelCall, options: OperationOptions = {}): Tuning | null {
-  try {
-    return planOperation(call, { ...deviceOptions(device), ...options }).tuning;
-  } catch (error) {
-    if (error instanceof GpuError) return null;
-    throw error;
-  }
+  const plan = planOrFault(device, call, options);
+  return plan instanceof GpuError ? null : plan.tuning;
 }
 
 /** Options of a call whose kernel is tuned. */
@@ -83,79 +81,55 @@ export const tuningOptions = (tuning: Tuning | undefined): OperationOptions & { 
  * visit.
  * @throws GpuError when the call cannot run or gives wrong results
  */
-export async function openPoint(
+export function openPoint(
   device: Device,
   call: KernelCall,
   rules: MeasureRules,
   known: Sample | null,
   options: OperationOptions = {},
 ): Promise<OpenPoint> {
-  const prepared = await prepareCall(device, call, rules.seed, options, known?.relativeError);
-  try {
-    const batches = { batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'], ...rules };
-    const {
-      timers: [time],
-    } = await batchTimers(device, [prepared.copies], batches);
-    return { sample: sampleOf(call, prepared), bytes: prepared.bytes, time: time!, free: prepared.free };
-  } catch (error) {
-    prepared.free();
-    throw error;
-  }
-}
-
-/** A call on the device: checked, and bound to several sets of operands. */
-interface PreparedCall {
-  readonly plan: OperationPlan;
-  readonly copies: Copies;
-  readonly relativeError: number;
-  /** Of all copies. */
-  readonly bytes: number;
-  readonly free: () => void;
-}
-
-/**
- * Makes operands and copies of them, and checks the results once.
- * @param knownError relative error from an earlier check, which is then not made again
- * @throws GpuError when the call cannot run or gives wrong results
- */
-async function prepareCall(
-  device: Device,
-  call: KernelCall,
-  seed: number,
-  options: OperationOptions = {},
-  knownError?: number,
-): Promise<PreparedCall> {
-  const reason = obstacle(device, call, options);
-  if (reason !== null) throw new GpuError('unsupported', reason);
-  const plan = planOperation(call, { ...deviceOptions(device), ...options });
-  const owned: Buffer[] = [];
-  const free = (): void => device.free(...owned);
-  try {
-    const operands = await makeOperands(device, plan, seed, true);
+  return holding(device, async (owned) => {
+    const reason = obstacle(device, call, options);
+    if (reason !== null) throw new GpuError('unsupported', reason);
+    const plan = planOn(device, call, options);
+    const operands = await makeOperands(device, plan, rules.seed, true);
     owned.push(...operands.buffers.values());
     const bind = async (buffers: ReadonlyMap<string, Buffer>): Promise<BoundStep[]> => {
       const steps = await device.bindAll(plan, buffers);
       owned.push(...steps.map((s) => s.uniforms));
       return steps;
     };
-    const first = await bind(operands.buffers);
-    await runOnce(device, first);
-    let error = knownError ?? (await relativeError(device, call, plan, operands, options, seed, CHECK_FLOPS));
-    const tolerance = toleranceOf(plan);
-    if (error > tolerance && mayCancel(plan)) error = await errorOfOthers(device, call, plan, options, seed);
-    if (!(error <= tolerance))
-      throw new GpuError(
-        'internal',
-        `wrong result: relative error ${error} against float64, at most ${tolerance} is allowed`,
-      );
-    const copies = [first];
+    const copies = [await bind(operands.buffers)];
+    await runOnce(device, copies[0]!);
+    const error = known?.relativeError ?? (await checkedError(device, call, plan, operands, options, rules.seed));
     for (const buffers of await moreOperands(device, plan, operands, owned)) copies.push(await bind(buffers));
-    return { plan, copies, relativeError: error, bytes: owned.reduce((sum, b) => sum + b.bytes, 0), free };
-  } catch (error) {
-    free();
-    throw error;
-  }
+    const bytes = owned.reduce((sum, b) => sum + b.bytes, 0);
+    const batches = { batchSeconds: BATCH_SECONDS[device.description.software ? 'software' : 'hardware'], ...rules };
+    const {
+      timers: [time],
+    } = await batchTimers(device, [copies], batches);
+    return { sample: sampleOf(call, plan, error), bytes, time: time! };
+  });
 }
+
+/** The relative error of what a call has just written. @throws GpuError where it is too large */
+async function checkedError(
+  device: Device,
+  call: KernelCall,
+  plan: OperationPlan,
+  operands: Operands,
+  options: OperationOptions,
+  seed: number,
+): Promise<number> {
+  let error = await relativeError(device, call, plan, operands, options, seed, CHECK_FLOPS);
+  const tolerance = toleranceOf(plan);
+  if (error > tolerance && mayCancel(plan)) error = await errorOfOthers(device, call, plan, options, seed);
+  if (!(error <= tolerance)) throw new GpuError('internal', wrongResult(error, tolerance));
+  return error;
+}
+
+export const wrongResult = (error: number | string, tolerance: number): string =>
+  `wrong result: relative error ${error} against float64, at most ${tolerance} is allowed`;
 
 /** Copies of operands beside them, which share all but what streams. @param owned takes the new buffers */
 export async function moreOperands(
@@ -222,20 +196,12 @@ async function runOnce(device: Device, steps: readonly BoundStep[]): Promise<voi
 export const tooLongFor = (seconds: number, most: number): string =>
   `takes about ${seconds.toPrecision(2)} s a call, and a device may be held for ${most} s at most`;
 
-function sampleOf(call: KernelCall, { plan, relativeError: error }: PreparedCall): Sample {
+function sampleOf(call: KernelCall, plan: OperationPlan, error: number): Sample {
   const { readBytes, writeBytes, flops } = workOf(call);
-  return {
-    variant: call.variant,
-    shape: { ...call.shape },
-    tuning: { ...plan.tuning },
-    readBytes,
-    writeBytes,
-    flops,
-    seconds: [],
-    calls: [],
-    probes: [],
-    relativeError: error,
-  };
+  const { variant, shape } = call;
+  const none = { seconds: [], calls: [], probes: [] };
+  const own = { variant, shape: { ...shape }, tuning: { ...plan.tuning }, readBytes, writeBytes, flops };
+  return { ...own, ...none, relativeError: error };
 }
 
 /** Largest relative error against float64 that an operation's results may have. */

@@ -4,10 +4,10 @@
  * drift.
  */
 import type { BoundStep, Buffer, Clock, Device } from '../gpu/index.js';
-import { read, write, type Step } from '../../kernels/host/plan.js';
+import { read, write } from '../../kernels/host/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { FLOPS_PER_ROUND, READ, WORKGROUP } from './ceilings.js';
-import { fill } from './inputs.js';
+import { fill, holding, plain } from './inputs.js';
 import { secondsOf } from './timing.js';
 
 /**
@@ -60,46 +60,34 @@ export async function openProbe(
     groups,
   } = SIZES[device.description.software ? 'software' : 'hardware'];
   const { bytes, rounds } = sizesFor(device, rules.rates);
-  const owned: Buffer[] = [];
-  const free = (): void => device.free(...owned);
-  try {
-    for (const [label, size] of [
-      ['probe stream', bytes],
-      ['probe sums', Math.max(readers, groups) * WORKGROUP * 4],
-    ] as const) {
+  return holding(device, async (owned) => {
+    const filled = async (label: string, size: number): Promise<Buffer> => {
       const buffer = await device.buffer(label, size);
       owned.push(buffer);
       await fill(device, buffer, owned.length);
-    }
+      return buffer;
+    };
     const buffers = new Map([
-      ['source', owned[0] as Buffer],
-      ['sums', owned[1] as Buffer],
+      ['source', await filled('probe stream', bytes)],
+      ['sums', await filled('probe sums', Math.max(readers, groups) * WORKGROUP * 4)],
     ]);
-    const common = { element: 'f32', constants: {} } as const;
-    const parts: Step[] = [
-      {
-        ...common,
+    const steps: BoundStep[] = [];
+    for (const part of [
+      plain({
         source: 'ceiling_read',
         workgroups: [readers, 1, 1],
         uniforms: { quads: bytes / 16, stream },
         buffers: [...read('source'), ...write('sums')],
-      },
-      { ...common, source: 'ceiling_fma', workgroups: [groups, 1, 1], uniforms: { rounds }, buffers: write('sums') },
-    ];
-    const steps: BoundStep[] = [];
-    for (const part of parts) {
-      const step = await device.bind(part, buffers);
-      owned.push(step.uniforms);
-      steps.push(step);
-    }
+      }),
+      plain({ source: 'ceiling_fma', workgroups: [groups, 1, 1], uniforms: { rounds }, buffers: write('sums') }),
+    ])
+      steps.push(await device.bind(part, buffers));
+    owned.push(...steps.map(({ uniforms }) => uniforms));
     const once = async (): Promise<number> => {
       const time = await device.run(steps);
       return Math.max(SHORTEST_SECONDS, secondsOf(time, rules));
     };
     await once();
-    return { run: async () => Math.min(await once(), await once()), free };
-  } catch (error) {
-    free();
-    throw error;
-  }
+    return { run: async () => Math.min(await once(), await once()) };
+  });
 }

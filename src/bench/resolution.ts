@@ -6,6 +6,7 @@ import { clockNow } from '../io/clock.js';
 import type { Device } from '../gpu/device.js';
 import { write } from '../../kernels/host/plan.js';
 import type { Clock } from '../gpu/platform.js';
+import { plain, runStep } from './inputs.js';
 
 export interface Resolution {
   readonly kind: Clock;
@@ -97,21 +98,14 @@ async function stampedSeconds(device: Device): Promise<number[]> {
   let rounds: number = STAMPED.rounds;
   try {
     for (let i = 0; i < STAMPED.runs; i++) {
-      const step = await device.bind(
-        {
-          source: 'ceiling_fma',
-          element: 'f32',
-          constants: {},
-          uniforms: { rounds },
-          buffers: write('sums'),
-          workgroups: [STAMPED.groups, 1, 1],
-        },
+      const step = { source: 'ceiling_fma', uniforms: { rounds }, buffers: write('sums') };
+      const { deviceSeconds, wallSeconds } = await runStep(
+        device,
+        plain({ ...step, workgroups: [STAMPED.groups, 1, 1] }),
         new Map([['sums', target]]),
       );
-      const { deviceSeconds, wallSeconds } = await device.run([step]);
       seconds.push(deviceSeconds ?? 0);
       rounds = wallSeconds < STAMPED.seconds ? 2 * rounds : rounds + STAMPED.rounds;
-      device.free(step.uniforms);
     }
   } finally {
     device.free(target);

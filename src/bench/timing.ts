@@ -4,6 +4,7 @@
  */
 import type { Clock, RunTime } from '../gpu/platform.js';
 import type { BoundStep } from '../gpu/passes.js';
+import type { Measure } from './rounds.js';
 
 /** What the timing needs of a device; a test gives a fake one. */
 export interface Runner {
@@ -49,6 +50,12 @@ export type Copies = readonly (readonly BoundStep[])[];
 
 /** Times one submission: seconds a call, how many there were, and seconds of all. */
 export type BatchTimer = () => Promise<{ readonly each: number; readonly calls: number; readonly total: number }>;
+
+/** Seconds of one call, timed so. */
+export const eachOf =
+  (time: BatchTimer): Measure =>
+  async () =>
+    (await time()).each;
 
 /**
  * Finds how many calls fill a submission, of the slowest side where there are several; each timer then times one

@@ -33,9 +33,9 @@ export async function relativeError(
   mostFlops = REFERENCE_FLOPS,
 ): Promise<number> {
   const checker = REFERENCES[call.kernel].reference;
-  const outputs = new Map<string, { scalars: Scalars; words: Scalars }>();
+  const outputs = new Map<string, Contents>();
   for (const name of checker.outputs) outputs.set(name, await download(device, plan, operands, name));
-  const output = (name: string): { scalars: Scalars; words: Scalars } => {
+  const output = (name: string): Contents => {
     const found = outputs.get(name);
     if (!found) throw new Error(`the checker of ${call.kernel} does not name its output ${name}`);
     return found;
@@ -76,17 +76,15 @@ function remembered(readerOf: (name: string) => Scalars): (name: string) => Scal
   };
 }
 
-async function download(
-  device: Device,
-  plan: OperationPlan,
-  operands: Operands,
-  name: string,
-): Promise<{ scalars: Scalars; words: Scalars }> {
+/** What a buffer holds: readers of its scalars, and of its words. */
+interface Contents {
+  readonly scalars: Scalars;
+  readonly words: Scalars;
+}
+
+async function download(device: Device, plan: OperationPlan, operands: Operands, name: string): Promise<Contents> {
   const { content, bytes } = bufferOf(plan, name);
-  const data = await device.read(
-    operands.buffers.get(name) as NonNullable<ReturnType<Operands['buffers']['get']>>,
-    bytes,
-  );
+  const data = await device.read(operands.buffers.get(name)!, bytes);
   const raw = new Uint32Array(data);
   const halves = new Uint16Array(data);
   const singles = new Float32Array(data);

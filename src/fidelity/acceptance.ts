@@ -2,9 +2,9 @@
  * How often the first loops of a model propose what all loops say: rounds of greedy speculation on the real decoder,
  * with the uncompressed cache, behind the prompts of texts.
  */
-import { openDecoder, type GpuDecoder } from '../decoder/gpu/index.js';
+import type { GpuDecoder } from '../decoder/gpu/index.js';
 import { EXIT, UserError } from '../errors.js';
-import { exactConfiguration, type Teacher } from '../fit/capture.js';
+import { exactConfiguration, withDecoder, type Teacher } from '../fit/capture.js';
 import { acceptanceOf } from '../serving/speculation.js';
 import { bootstrap, sum, type Interval } from '../numbers/statistics.js';
 import type { Item } from './items.js';
@@ -65,13 +65,9 @@ export function summariseRounds(
   };
   const reached = (place: number): boolean => counts.some((text) => (text[place]?.judged ?? 0) > 0);
   const all = Array.from({ length: draftTokens }, (_, place) => place);
-  const tokensPerRound = bootstrap(
-    (drawn) =>
-      sum(drawn.map((i) => sum((texts[i] as TextRounds).map((accepted) => accepted + 1)))) /
-      sum(drawn.map((i) => (texts[i] as TextRounds).length)),
-    texts.length,
-    seed,
-  );
+  const made = texts.map((rounds) => ({ tokens: sum(rounds) + rounds.length, rounds: rounds.length }));
+  const madeIn = (of: 'tokens' | 'rounds', drawn: readonly number[]): number => sum(drawn.map((i) => made[i]![of]));
+  const tokensPerRound = bootstrap((drawn) => madeIn('tokens', drawn) / madeIn('rounds', drawn), texts.length, seed);
   return {
     draftLoops,
     rounds: sum(texts.map((rounds) => rounds.length)),
@@ -123,19 +119,16 @@ export async function measureAcceptance(
       for (let from = 0; from < prompts.length; from += BATCH) {
         between(draftLoops);
         const batch = prompts.slice(from, from + BATCH);
-        const decoder = await openDecoder(teacher.device, exactConfiguration(teacher), {
-          weights: teacher.weights,
-          normEpsilon: teacher.normEpsilon,
+        const size = {
           batch: batch.length,
           contextTokens: Math.max(...batch.map((prompt) => prompt.length)) + tokensEach + 2 * (draftTokens + 1),
           speculation: { draftLoops, draftTokens },
-        });
-        try {
+        };
+        const rounds = await withDecoder(teacher, exactConfiguration(teacher), size, async (decoder) => {
           const { tokens } = await decoder.prefill(batch);
-          texts.push(...(await roundsOf(decoder, [...tokens], tokensEach)));
-        } finally {
-          decoder.close();
-        }
+          return roundsOf(decoder, [...tokens], tokensEach);
+        });
+        texts.push(...rounds);
       }
       measured.push(summariseRounds(draftLoops, draftTokens, texts));
     }

@@ -4,12 +4,11 @@
  */
 import { setImmediate as breathe } from 'node:timers/promises';
 import { isPacked } from '../codecs/registry.js';
-import { openDecoder } from '../decoder/gpu/index.js';
 import { inMemory, type TensorSource } from '../decoder/index.js';
 import { ReferenceDecoder } from '../decoder/reference/decoder.js';
 import { loadModel } from '../decoder/reference/model.js';
 import { greedy } from '../decoder/sampler.js';
-import { tensorsOf, type Teacher } from '../fit/capture.js';
+import { tensorsOf, withDecoder, type Teacher } from '../fit/capture.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { Item } from './items.js';
 
@@ -41,6 +40,7 @@ export async function predict(
   greedyTokens = 0,
 ): Promise<Predictions[]> {
   if (isPacked(configuration.codec)) return predictInFloat64(teacher, configuration, items);
+  const student = codec ? { ...teacher, weights: { ...teacher.weights, codec } } : teacher;
   const { vocab } = teacher.geometry;
   const lengthOf = ({ kind, continuation, rolloutTokens }: Item): number =>
     kind === 'rollout' && greedyTokens > 0 ? (rolloutTokens ?? greedyTokens) : continuation.length;
@@ -50,13 +50,8 @@ export async function predict(
   for (let from = 0; from < order.length; from += BATCH) {
     const batch = order.slice(from, from + BATCH).map((index) => ({ index, item: items[index] as Item }));
     const steps = lengthOf((batch[0] as { item: Item }).item);
-    const decoder = await openDecoder(teacher.device, configuration, {
-      weights: { ...teacher.weights, ...(codec ? { codec } : {}) },
-      normEpsilon: teacher.normEpsilon,
-      batch: batch.length,
-      contextTokens: Math.max(...batch.map(({ item }) => item.prompt.length)) + steps,
-    });
-    try {
+    const contextTokens = Math.max(...batch.map(({ item }) => item.prompt.length)) + steps;
+    await withDecoder(student, configuration, { batch: batch.length, contextTokens }, async (decoder) => {
       await decoder.prefill(batch.map(({ item }) => item.prompt.slice(0, -1)));
       for (let step = 0; step < steps; step++) {
         await decoder.step(batch.map(({ index, item }) => inputOf(item, step, all[index] as Float32Array[])));
@@ -65,9 +60,7 @@ export async function predict(
           if (step < lengthOf(item)) all[index]?.push(logSoftmax(logits.subarray(row * vocab, (row + 1) * vocab)));
         });
       }
-    } finally {
-      decoder.close();
-    }
+    });
   }
   return all;
 }

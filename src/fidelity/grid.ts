@@ -8,6 +8,7 @@ import type { Initialisation } from '../decoder/index.js';
 import { evictionLabel, ringHasGaps, parseEviction, type Eviction } from '../eviction/policy.js';
 import { parameterCount, type Geometry } from '../geometry/geometry.js';
 import type { Storage } from '../../kernels/spec.js';
+import { present } from '../present.js';
 
 export interface Row {
   readonly codec: Codec;
@@ -35,7 +36,7 @@ export function rowId(g: Geometry, { codec, path, storage, eviction, initialisat
   ].join('/');
 }
 
-const plain = { storage: 'f16', eviction: null, initialisation: 'svd' } as const;
+export const plain = { storage: 'f16', eviction: null, initialisation: 'svd' } as const;
 /** Tokens that eviction keeps: below the contexts of the items. */
 const EVICTIONS = ['streaming:4+60', 'h2o:32+32'].map((text) => parseEviction(text, 'eviction') as Eviction);
 const LLA_PATHS = ['reconstruct', 'block-absorbed', 'absorbed'] as const satisfies readonly PathChoice[];
@@ -70,6 +71,8 @@ const packedLoops = (g: Geometry): Codec[] =>
 export const pathFor = ({ kind }: Codec): PathChoice =>
   CODECS[kind].paths.find((path) => pathSpec(path).materialises) ?? (CODECS[kind].paths[0] as PathChoice);
 
+const plainRow = (codec: Codec): Row => ({ codec, path: pathFor(codec), ...plain });
+
 /** Tokens of a window that is shorter than the items. */
 const SHORT = 16;
 
@@ -102,13 +105,11 @@ export function defaultGrid(g: Geometry): Row[] {
     { codec: full, path: 'full', ...plain },
     { codec: full, path: 'full', ...plain, storage: 'q8' },
     ...codecsAt(g, 'lla', genericRatios(g)).flatMap((codec) => LLA_PATHS.map((path) => ({ codec, path, ...plain }))),
-    ...[...others, ...windowed, ...single].map((codec) => ({ codec, path: pathFor(codec), ...plain })),
+    ...[...others, ...windowed, ...single].map(plainRow),
     ...(lla
       ? (['q8', 'q4'] as const).map((storage) => ({ codec: lla, path: 'reconstruct' as const, ...plain, storage }))
       : []),
-    ...EVICTIONS.flatMap((eviction) =>
-      [full, ...(lla ? [lla] : [])].map((codec) => ({ codec, path: pathFor(codec), ...plain, eviction })),
-    ),
+    ...EVICTIONS.flatMap((eviction) => present([full, lla]).map((codec) => ({ ...plainRow(codec), eviction }))),
   ];
   return rows.filter(isPossible);
 }
@@ -139,9 +140,9 @@ export function gridOf(codec: Codec): Row[] {
     ...CODECS[codec.kind].paths
       .filter((path) => path !== 'fast')
       .map((path) => ({ codec, path: path as PathChoice, ...plain })),
-    ...(CODECS[codec.kind].storage ? [] : [{ codec, path: pathFor(codec), ...plain, storage: 'q8' as const }]),
-    ...EVICTIONS.map((eviction) => ({ codec, path: pathFor(codec), ...plain, eviction })),
-    ...windows.map((windowTokens) => ({ codec: { ...codec, windowTokens }, path: pathFor(codec), ...plain })),
+    ...(CODECS[codec.kind].storage ? [] : [{ ...plainRow(codec), storage: 'q8' as const }]),
+    ...EVICTIONS.map((eviction) => ({ ...plainRow(codec), eviction })),
+    ...windows.map((windowTokens) => plainRow({ ...codec, windowTokens })),
   ];
   return rows.filter(isPossible);
 }

@@ -50,8 +50,14 @@ const DEFAULT_COUNTS: ItemCounts = {
   scoredTokens: 24,
 };
 
+const textOf = (tokens: readonly number[], promptTokens: number): Item => ({
+  kind: 'text',
+  prompt: tokens.slice(0, promptTokens),
+  continuation: tokens.slice(promptTokens),
+});
+
 /** Rollouts get their continuation from the uncompressed model. */
-const NOT_YET: readonly number[] = [];
+const rolloutOf = (prompt: readonly number[]): Item => ({ kind: 'rollout', prompt, continuation: [] });
 
 /**
  * Items of the bundled models' tasks, the same for both. A seed gives the same items; other seeds than calibration's
@@ -62,19 +68,8 @@ export function taskItems(seed: number, c: ItemCounts = DEFAULT_COUNTS): Item[] 
   const list = <T>(count: number, make: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));
   const itemOf = ({ kind, prompt, answer }: Task): Item => ({ kind, prompt, continuation: answer });
   return [
-    ...list(c.texts, () => {
-      const { tokens } = lesson(random, c.promptTokens + c.scoredTokens);
-      return {
-        kind: 'text' as const,
-        prompt: tokens.slice(0, c.promptTokens),
-        continuation: tokens.slice(c.promptTokens),
-      };
-    }),
-    ...list(c.rollouts, () => ({
-      kind: 'rollout' as const,
-      prompt: lesson(random, c.promptTokens).tokens,
-      continuation: NOT_YET,
-    })),
+    ...list(c.texts, () => textOf(lesson(random, c.promptTokens + c.scoredTokens).tokens, c.promptTokens)),
+    ...list(c.rollouts, () => rolloutOf(lesson(random, c.promptTokens).tokens)),
     ...c.contexts.flatMap((context) =>
       c.depths.flatMap((depth) => list(c.passkeys, () => ({ ...itemOf(passkeyTask(random, context, depth)), depth }))),
     ),
@@ -86,18 +81,9 @@ export function taskItems(seed: number, c: ItemCounts = DEFAULT_COUNTS): Item[] 
 /** Items of a text alone: forced tokens and rollouts at the end of each window, so that they see all of it. */
 export function textItems(windows: readonly (readonly number[])[], c: ItemCounts = DEFAULT_COUNTS): Item[] {
   const long = windows.filter((window) => window.length >= c.promptTokens + c.scoredTokens);
-  const promptOf = (window: readonly number[]): readonly number[] => window.slice(0, window.length - c.scoredTokens);
   return [
-    ...long.slice(0, c.texts).map((window) => ({
-      kind: 'text' as const,
-      prompt: promptOf(window),
-      continuation: window.slice(window.length - c.scoredTokens),
-    })),
-    ...long.slice(0, c.rollouts).map((window) => ({
-      kind: 'rollout' as const,
-      prompt: promptOf(window),
-      continuation: NOT_YET,
-    })),
+    ...long.slice(0, c.texts).map((window) => textOf(window, window.length - c.scoredTokens)),
+    ...long.slice(0, c.rollouts).map((window) => rolloutOf(window.slice(0, window.length - c.scoredTokens))),
   ];
 }
 
@@ -112,8 +98,6 @@ export const longTextRollouts = (windows: readonly (readonly number[])[]): Item[
     .filter((window) => window.length > LONG_ROLLOUT + 1)
     .slice(0, LONG_ROLLOUTS)
     .map((window) => ({
-      kind: 'rollout',
-      prompt: window.slice(0, window.length - LONG_ROLLOUT),
-      continuation: NOT_YET,
+      ...rolloutOf(window.slice(0, window.length - LONG_ROLLOUT)),
       rolloutTokens: LONG_ROLLOUT,
     }));

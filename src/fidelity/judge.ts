@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { coreRatio, isLatent } from '../codecs/registry.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import type { Branch, Codec } from '../codecs/codec.js';
+import type { Branch } from '../codecs/codec.js';
 import { combined, inMemory, storedAs, type TensorSource } from '../decoder/index.js';
 import { greedy } from '../decoder/sampler.js';
 import { branchTensor } from '../decoder/tensors.js';
@@ -18,14 +18,10 @@ import { REFERENCE_PARAMETERS, rowId, type Row } from './grid.js';
 import type { Item } from './items.js';
 import { scoreItem, summarise, type ItemScore, type Scores } from './score.js';
 
-export interface Judged extends Scores {
+export interface Judged extends Scores, Pick<Row, 'codec' | 'path' | 'storage' | 'initialisation'> {
   readonly id: string;
-  readonly codec: Codec;
   readonly ratio: number;
-  readonly path: Row['path'];
-  readonly storage: Row['storage'];
   readonly eviction: string | null;
-  readonly initialisation: Row['initialisation'];
   /** SHA-256 of the codec's tensors; null for codecs without. */
   readonly codecFingerprint: string | null;
   /** Relative error of attention's outputs; null where it says nothing, and for models too large for float64. */
@@ -95,46 +91,29 @@ export class Judge {
     const { path, materialised } = pathOf(row.path);
     const exact = exactConfiguration(teacher);
     const choice = { ...exact.choice, storage: row.storage };
-    const configuration: Configuration = {
-      ...exact,
-      codec: row.codec,
-      path,
-      materialised,
-      choice,
-      eviction: row.eviction,
-      branch: row.branch ?? exact.branch,
-    };
+    const { codec: kind, storage, initialisation, eviction, branch = exact.branch } = row;
+    const configuration: Configuration = { ...exact, codec: kind, path, materialised, choice, eviction, branch };
     // Trained weights may bring a branch of their own.
     const lacksBranch = pathSpec(path).branch && codec?.shapes.has(branchTensor(0, 'query')) === false;
     const tensors = codec && lacksBranch ? combined(codec, this.branchOf(configuration.branch)) : codec;
     const asked = this.items
       .map((item, i) => ({ item, expected: this.expected[i] as Predictions }))
       .filter(({ item }) => isAsked(item));
-    const own = await predict(
-      teacher,
-      configuration,
-      tensors,
-      asked.map(({ item }) => item),
-    );
+    const itemsAsked = asked.map(({ item }) => item);
+    const own = await predict(teacher, configuration, tensors, itemsAsked);
     const items = asked.map(({ item, expected }, i) => scoreItem(item, expected, own[i] as Predictions));
-    const error = this.reference
-      ? attentionError(
-          this.reference.model,
-          row,
-          choice,
-          codec ? storedAs(codec, 'f16') : NO_TENSORS,
-          this.reference.observed,
-        )
-      : null;
+    const { model, observed } = this.reference ?? {};
+    const stored = codec ? storedAs(codec, 'f16') : NO_TENSORS;
+    const error = model && observed ? attentionError(model, row, choice, stored, observed) : null;
     return {
       id: rowId(g, row),
-      codec: row.codec,
-      ratio: coreRatio(g, row.codec),
+      codec: kind,
+      ratio: coreRatio(g, kind),
       path: row.path,
-      storage: row.storage,
-      eviction: row.eviction === null ? null : evictionLabel(row.eviction),
-      initialisation: row.initialisation,
-      codecFingerprint: codec && isLatent(row.codec) ? fingerprintOfTensors(codec) : null,
+      storage,
+      eviction: eviction && evictionLabel(eviction),
+      initialisation,
+      codecFingerprint: codec && isLatent(kind) ? fingerprintOfTensors(codec) : null,
       ...summarise(items),
       attentionError: error,
       items,

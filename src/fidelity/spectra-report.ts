@@ -1,4 +1,5 @@
 /** What `fit --spectra` prints: a model beside its untrained twin and the paper's figures. */
+import type { CodecAxis } from '../decoder/tensors.js';
 import { columns, left } from '../report/text/text.js';
 import { formatCount, formatShare } from '../numbers/units.js';
 import type { SideSpectra, Spectra } from '../fit/spectra.js';
@@ -39,45 +40,37 @@ const SIDES = [
 export function spectraText(r: SpectraReport): string {
   const axis = (side: SideSpectra, name: string): SideSpectra['axes'][number] | undefined =>
     side.axes.find((a) => a.axis === name);
-  const rows: Line[] = SIDES.flatMap(([letter, side]) => [
-    ...(['loop', 'head', 'layer'] as const).flatMap((name) => [
-      {
-        what: `${letter} ${name} axis: effective rank of ${axis(r.trained[side], name)?.places ?? 1}`,
-        paper: name === 'loop' ? PAPER.loopEffectiveRank : 'near 1',
-        of: (s: Studied) => axis(s[side], name)?.effectiveRank.toFixed(2) ?? 'n/a',
-      },
-      {
-        what: `${letter} ${name} axis: energy in one direction`,
-        paper: name === 'loop' ? PAPER.loopFirstDirection : '',
-        of: (s: Studied) => {
-          const first = axis(s[side], name)?.shares[0];
-          return first === undefined ? 'n/a' : formatShare(first);
-        },
-      },
-    ]),
-    {
-      what: `${letter} variance along the loops`,
-      paper: side === 'key' ? PAPER.keyVarianceAlongLoops : PAPER.valueVarianceAlongLoops,
-      of: (s: Studied) => formatShare(s[side].varianceAlongLoops),
-    },
-    {
-      what: `${letter} change from loop to loop`,
-      paper: 'shrinks',
-      of: (s: Studied) => s[side].change.map((v) => v.toFixed(2)).join(' '),
-    },
-    {
-      what: `${letter} cosine to the last loop`,
-      paper: 'grows',
-      of: (s: Studied) => s[side].cosineToLast.map((v) => v.toFixed(2)).join(' '),
-    },
-    {
-      what:
-        `${letter} energy of stacked loops at rank ` +
-        `${r.trained[side].energyAtRank.map(({ rank }) => rank).join(' ')}`,
-      paper: '',
-      of: (s: Studied) => s[side].energyAtRank.map(({ share }) => share.toFixed(2)).join(' '),
-    },
-  ]);
+  const line = (what: string, paper: string, of: Line['of']): Line => ({ what, paper, of });
+  const list = (values: readonly number[]): string => values.map((v) => v.toFixed(2)).join(' ');
+  const axisLines = (letter: string, side: CodecAxis): Line[] =>
+    (['loop', 'head', 'layer'] as const).flatMap((name) => {
+      const [rank, direction] = name === 'loop' ? [PAPER.loopEffectiveRank, PAPER.loopFirstDirection] : ['near 1', ''];
+      const places = axis(r.trained[side], name)?.places ?? 1;
+      const share = (first: number | undefined): string => (first === undefined ? 'n/a' : formatShare(first));
+      return [
+        line(
+          `${letter} ${name} axis: effective rank of ${places}`,
+          rank,
+          (s) => axis(s[side], name)?.effectiveRank.toFixed(2) ?? 'n/a',
+        ),
+        line(`${letter} ${name} axis: energy in one direction`, direction, (s) =>
+          share(axis(s[side], name)?.shares[0]),
+        ),
+      ];
+    });
+  const rows = SIDES.flatMap(([letter, side]) => {
+    const along = side === 'key' ? PAPER.keyVarianceAlongLoops : PAPER.valueVarianceAlongLoops;
+    const ranks = r.trained[side].energyAtRank.map(({ rank }) => rank).join(' ');
+    return [
+      ...axisLines(letter, side),
+      line(`${letter} variance along the loops`, along, (s) => formatShare(s[side].varianceAlongLoops)),
+      line(`${letter} change from loop to loop`, 'shrinks', (s) => list(s[side].change)),
+      line(`${letter} cosine to the last loop`, 'grows', (s) => list(s[side].cosineToLast)),
+      line(`${letter} energy of stacked loops at rank ${ranks}`, '', (s) =>
+        list(s[side].energyAtRank.map(({ share }) => share)),
+      ),
+    ];
+  });
   return [
     `${r.model.name}: keys and values before RoPE over ${formatCount(r.trained.tokens)} tokens`,
     '',
@@ -88,14 +81,7 @@ export function spectraText(r: SpectraReport): string {
         left('untrained', (row) => row.of(r.untrained)),
         left('paper', (row) => row.paper),
       ],
-      [
-        ...rows,
-        {
-          what: 'logit lens: predictions after each loop as after the last',
-          paper: '',
-          of: (s: Studied) => s.lensAgreement.map((v) => v.toFixed(2)).join(' '),
-        },
-      ],
+      [...rows, line('logit lens: predictions after each loop as after the last', '', (s) => list(s.lensAgreement))],
     ),
     '',
     ...(r.trained.stacks.studied < r.trained.stacks.all

@@ -14,13 +14,17 @@ export interface Basis {
   readonly variances: readonly number[];
 }
 
+/** Where the values are, the largest first. */
+export const descending = (values: readonly number[]): number[] =>
+  values.map((_, i) => i).sort((a, b) => values[b]! - values[a]!);
+
 /** All eigenvalues of a covariance's leading block, largest first, and the eigenvectors of the first `rank`. */
 export function principalBasis(covariance: Covariance, rank: number, size = covariance.width): Basis {
   const { realEigenvalues: ascending, eigenvectorMatrix: vectors } = new EigenvalueDecomposition(
     new WrapperMatrix1D(covariance.symmetric(size), { rows: size }),
     { assumeSymmetric: true },
   );
-  const order = ascending.map((_, i) => i).sort((a, b) => (ascending[b] as number) - (ascending[a] as number));
+  const order = descending(ascending);
   const kept = order.slice(0, rank);
   const directions = new Float64Array(size * kept.length);
   kept.forEach((from, r) => {

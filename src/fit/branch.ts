@@ -45,8 +45,7 @@ export function branchTensors(g: Geometry, branch: Branch, model: TensorSource, 
           const target = (slot * width + component(pairing, width, j, half)) * hidden;
           for (const head of of) {
             const source = (head * d + component(pairing, d, pair, half)) * hidden;
-            for (let i = 0; i < hidden; i++)
-              to[target + i] = (to[target + i] as number) + (from[source + i] as number) / of.length;
+            for (let i = 0; i < hidden; i++) to[target + i]! += from[source + i]! / of.length;
           }
         }
       }

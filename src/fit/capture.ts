@@ -2,7 +2,7 @@
  * Pre-RoPE keys and values of every loop, layer and head, from the decoder itself: windows of tokens are prefilled into
  * a full f32 cache, which is read back layer by layer; keys are turned back by their positions.
  */
-import { openDecoder, type CachedRows, type DecoderWeights } from '../decoder/gpu/index.js';
+import { openDecoder, type CachedRows, type DecoderWeights, type GpuDecoder } from '../decoder/gpu/index.js';
 import { rotate } from '../decoder/reference/arithmetic.js';
 import { fabricate, modelTensors, storedAs, type TensorSource } from '../decoder/index.js';
 import type { CodecAxis } from '../decoder/tensors.js';
@@ -39,6 +39,21 @@ export const exactConfiguration = ({ device, geometry }: Teacher): Configuration
   bindingBytes: device.limits.maxStorageBufferBindingSize,
 });
 
+/** Does something with a decoder of the model. @throws GpuError, and what `work` throws */
+export async function withDecoder<T>(
+  { device, weights, normEpsilon }: Teacher,
+  c: Configuration,
+  options: Omit<Parameters<typeof openDecoder>[2], 'weights' | 'normEpsilon'>,
+  work: (decoder: GpuDecoder) => Promise<T>,
+): Promise<T> {
+  const decoder = await openDecoder(device, c, { weights, normEpsilon, ...options });
+  try {
+    return await work(decoder);
+  } finally {
+    decoder.close();
+  }
+}
+
 export interface Captured {
   readonly tokens: number;
   /** One axis of a core layer: [loop][KV head][component], each with that component of all tokens. */
@@ -70,17 +85,12 @@ export async function capture(
   visit: (captured: Captured, done: number) => Promise<void>,
   first = 0,
 ): Promise<void> {
-  const { device, geometry: g } = teacher;
+  const { geometry: g } = teacher;
   const together = windowsTogether(g, longestOf(windows));
   for (let from = first; from < windows.length; from += together) {
     const batch = windows.slice(from, from + together);
-    const decoder = await openDecoder(device, exactConfiguration(teacher), {
-      weights: teacher.weights,
-      normEpsilon: teacher.normEpsilon,
-      batch: batch.length,
-      contextTokens: Math.max(...batch.map((window) => window.length)),
-    });
-    try {
+    const size = { batch: batch.length, contextTokens: Math.max(...batch.map((window) => window.length)) };
+    await withDecoder(teacher, exactConfiguration(teacher), size, async (decoder) => {
       await decoder.prefill(batch);
       await visit(
         {
@@ -96,9 +106,7 @@ export async function capture(
         },
         from + batch.length,
       );
-    } finally {
-      decoder.close();
-    }
+    });
   }
 }
 

@@ -61,8 +61,7 @@ export abstract class Moments {
       });
       const total = this.count + size;
       this.join(centred, delta, (this.count * size) / total);
-      for (let i = 0; i < this.width; i++)
-        this.mean[i] = (this.mean[i] as number) + ((delta[i] as number) * size) / total;
+      for (let i = 0; i < this.width; i++) this.mean[i]! += (delta[i]! * size) / total;
       this.count = total;
     }
   }
@@ -108,10 +107,8 @@ export class Covariance extends Moments {
         for (let i = top; i < Math.min(top + ROWS, width); i++)
           for (let j = Math.max(i, from); j < Math.min(from + COLUMNS, width); j++) {
             const at = i * width + j;
-            const sum = whole
-              ? (sums[(i - top) * COLUMNS + j - from] as number)
-              : dot(centred[i] as Float64Array, centred[j] as Float64Array);
-            products[at] = (products[at] as number) + sum + factor * (delta[i] as number) * (delta[j] as number);
+            const sum = whole ? sums[(i - top) * COLUMNS + j - from]! : dot(centred[i]!, centred[j]!);
+            products[at] = products[at]! + sum + factor * delta[i]! * delta[j]!;
           }
       }
     }

@@ -8,6 +8,7 @@ import { latentGroups, type CodecAxis, type LatentGroups } from '../decoder/tens
 import type { Initialisation } from '../decoder/index.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { sum } from '../numbers/statistics.js';
 import { formatBytes } from '../numbers/units.js';
 import type { Captured } from './capture.js';
 import { hybridStacks } from './hybrid.js';
@@ -21,6 +22,8 @@ import { Sketch, sketchColumns } from './sketch.js';
 const WIDEST_EXACT = 1024;
 
 export const AXES = ['key', 'value'] as const satisfies readonly CodecAxis[];
+
+export const byAxis = <T>(of: (axis: CodecAxis) => T): Record<CodecAxis, T> => ({ key: of('key'), value: of('value') });
 
 /** What a fit asks of the moments of one kind of codec: all its ranks and initialisations. */
 export interface Asked {
@@ -51,22 +54,18 @@ export interface MomentsPlan {
 /** Of a codec with latents. */
 export const rankOf = ({ rankK, rankV }: Codec, axis: CodecAxis): number => (axis === 'key' ? rankK : rankV) as number;
 
-/**
- * A control needs the covariance itself.
- * @param asked of one kind of codec
- */
+/** A control needs the covariance itself. @param asked of one kind of codec */
 export function momentsPlan(g: Geometry, asked: readonly Asked[], widestExact = WIDEST_EXACT): MomentsPlan {
   const { codec } = asked[0] as Asked;
   const codecs = asked.map((own) => own.codec);
   if (isHybrid(codec)) return { columns: null, stacks: hybridStacks(g, codecs, widestExact) };
   const groups = latentGroups(g, codec);
-  const most = (axis: CodecAxis): number => Math.max(...codecs.map((own) => rankOf(own, axis)));
-  const ranks = { key: most('key'), value: most('value') };
-  const columns = { key: sketchColumns(groups.width, ranks.key), value: sketchColumns(groups.width, ranks.value) };
+  const ranks = byAxis((axis) => Math.max(...codecs.map((own) => rankOf(own, axis))));
+  const columns = byAxis((axis) => sketchColumns(groups.width, ranks[axis]));
   const wide = groups.width > widestExact && Math.max(columns.key, columns.value) < groups.width;
   const sketched = wide && asked.every(({ initialisation }) => initialisation === 'svd');
-  const stacks = (axis: CodecAxis): Stack[] => stacksOf(g, groups, ranks[axis], sketched ? columns[axis] : null);
-  return { columns: sketched ? columns : null, stacks: { key: stacks('key'), value: stacks('value') } };
+  const stacks = byAxis((axis) => stacksOf(g, groups, ranks[axis], sketched ? columns[axis] : null));
+  return { columns: sketched ? columns : null, stacks };
 }
 
 function stacksOf(g: Geometry, groups: LatentGroups, rank: number, columns: number | null): Stack[] {
@@ -88,11 +87,10 @@ function stacksOf(g: Geometry, groups: LatentGroups, rank: number, columns: numb
   });
 }
 
-export const layerBytes = ({ stacks }: MomentsPlan): number =>
-  AXES.flatMap((axis) => stacks[axis]).reduce(
-    (sum, { width, columns }) => sum + (columns ? Sketch.bytes(width, columns) : Covariance.bytes(width)),
-    0,
-  );
+const allStacks = ({ stacks }: MomentsPlan): Stack[] => AXES.flatMap((axis) => stacks[axis]);
+
+export const layerBytes = (plan: MomentsPlan): number =>
+  sum(allStacks(plan).map(({ width, columns }) => (columns ? Sketch.bytes(width, columns) : Covariance.bytes(width))));
 
 /**
  * Bytes beside the moments: keys or values of a layer in a batch and the block that is centred; or, once a pass is
@@ -100,7 +98,7 @@ export const layerBytes = ({ stacks }: MomentsPlan): number =>
  * @param tokens of a batch
  */
 export function workBytes(g: Geometry, plan: MomentsPlan, tokens: number): number {
-  const stacks = AXES.flatMap((axis) => plan.stacks[axis]);
+  const stacks = allStacks(plan);
   const width = Math.max(...stacks.map((stack) => stack.width));
   const widest = Math.max(...stacks.map(({ columns }) => columns ?? 0));
   // One loop's rows are there twice more while they are turned back.
@@ -110,7 +108,7 @@ export function workBytes(g: Geometry, plan: MomentsPlan, tokens: number): numbe
       columns ? Sketch.basisBytes(own, columns, rank) : Covariance.basisBytes(own, rank),
     ),
   );
-  return Math.max(captured, basis + 8 * stacks.reduce((sum, { width: own, rank }) => sum + own * rank, 0));
+  return Math.max(captured, basis + 8 * sum(stacks.map(({ width: own, rank }) => own * rank)));
 }
 
 /**
@@ -120,7 +118,7 @@ export function workBytes(g: Geometry, plan: MomentsPlan, tokens: number): numbe
  */
 export function layersOfPasses(g: Geometry, plan: MomentsPlan, memoryBytes: number, tokens: number): number[][] {
   const [each, work] = [layerBytes(plan), workBytes(g, plan, tokens)];
-  const stacks = AXES.flatMap((axis) => plan.stacks[axis]);
+  const stacks = allStacks(plan);
   const together = Math.floor((memoryBytes - work) / each);
   if (together < 1)
     throw new UserError(
@@ -137,13 +135,12 @@ export function layersOfPasses(g: Geometry, plan: MomentsPlan, memoryBytes: numb
 
 export type LayerMoments = Readonly<Record<CodecAxis, readonly Moments[]>>;
 
-export function emptyMoments({ stacks }: MomentsPlan): LayerMoments {
-  const make = (axis: CodecAxis): Moments[] =>
+export const emptyMoments = ({ stacks }: MomentsPlan): LayerMoments =>
+  byAxis((axis) =>
     stacks[axis].map(({ width, columns, centred }) =>
       columns ? new Sketch(width, columns, centred) : new Covariance(width, centred),
-    );
-  return { key: make('key'), value: make('value') };
-}
+    ),
+  );
 
 export async function accumulate(
   { stacks }: MomentsPlan,

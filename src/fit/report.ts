@@ -5,6 +5,7 @@ import { codecLabel, coreRatio, isHybrid } from '../codecs/registry.js';
 import type { Initialisation } from '../decoder/index.js';
 import { latentGroups } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { present } from '../present.js';
 import { columns, left, right } from '../report/text/text.js';
 import { mean, type Interval } from '../numbers/statistics.js';
 import { formatCount, formatShare } from '../numbers/units.js';
@@ -68,30 +69,18 @@ export const fitReport = (
 const nats = ({ estimate, low, high }: Interval): string =>
   `${estimate.toPrecision(2)} (${low.toPrecision(2)}–${high.toPrecision(2)})`;
 
-const distilText = ({
-  path,
-  lambdaAttn,
-  windowTokens,
-  steps,
-  bestStep,
-  texts,
-  before,
-  after,
-  drawn,
-  seconds,
-}: DistilReport): string[] => [
-  `trained for ${path}${windowTokens === undefined ? '' : ` with ${windowTokens} exact tokens`}, ` +
-    `λ_attn ${lambdaAttn}, ${formatCount(steps)} steps in ${seconds.toFixed(0)} s: KL from the ` +
-    `uncompressed model on ${texts} held-out texts ${nats(before)} -> ${nats(after)} nats (${
-      bestStep === 0 ? 'no step was better than the fit' : `best after step ${bestStep}`
-    })`,
-  ...(drawn
-    ? [
-        `on texts that it goes on with itself, by the on-policy steps: ${nats(drawn.before)} -> ` +
-          `${nats(drawn.after)} nats`,
-      ]
-    : []),
-];
+function distilText(r: DistilReport): string[] {
+  const exact = r.windowTokens === undefined ? '' : ` with ${r.windowTokens} exact tokens`;
+  const best = r.bestStep === 0 ? 'no step was better than the fit' : `best after step ${r.bestStep}`;
+  return present([
+    `trained for ${r.path}${exact}, λ_attn ${r.lambdaAttn}, ${formatCount(r.steps)} steps in ` +
+      `${r.seconds.toFixed(0)} s: KL from the uncompressed model on ${r.texts} held-out texts ${nats(r.before)} -> ` +
+      `${nats(r.after)} nats (${best})`,
+    r.drawn &&
+      `on texts that it goes on with itself, by the on-policy steps: ${nats(r.drawn.before)} -> ` +
+        `${nats(r.drawn.after)} nats`,
+  ]);
+}
 
 /** What directions from sketches may lack. */
 function sketchText(energy: readonly LatentEnergy[]): string[] {

@@ -4,19 +4,11 @@ import { isHybrid, isLatent } from '../codecs/registry.js';
 import type { CodecKind } from '../codecs/codec.js';
 import type { Initialisation } from '../decoder/index.js';
 import { EXIT, UserError } from '../errors.js';
-import { mean } from '../numbers/statistics.js';
+import { mean, sum } from '../numbers/statistics.js';
 import { capture, longestOf, tensorsOf, windowsTogether, type Teacher } from './capture.js';
 import { fitHybridLayer, refuseHybridFit } from './hybrid.js';
 import { fitLayer, type FitRequest, type FittedCodec } from './fit.js';
-import {
-  accumulate,
-  AXES,
-  emptyMoments,
-  layersOfPasses,
-  momentsPlan,
-  type LayerMoments,
-  type MomentsPlan,
-} from './moments.js';
+import { accumulate, AXES, emptyMoments, layersOfPasses, momentsPlan, type MomentsPlan } from './moments.js';
 import { LayersInMemory, type FitFolder, type LayerStore } from './store.js';
 
 export interface FitRun {
@@ -42,10 +34,7 @@ export interface FitOptions {
 
 type Request = Omit<FitRequest, 'geometry'>;
 
-/**
- * Fits one codec.
- * @throws UserError where not even one layer fits into the memory, and when the signal ends it
- */
+/** Fits one codec. @throws UserError where not even one layer fits into the memory, and when the signal ends it */
 export async function fitCodec(
   teacher: Teacher,
   windows: readonly (readonly number[])[],
@@ -79,16 +68,11 @@ async function fitInPasses(
   if (strange) throw new UserError(`${strange.codec.kind} has no weights to fit`, 'fit lla, lla-2d, mla-head or hla');
   for (const { codec, initialisation } of requests) if (isHybrid(codec)) refuseHybridFit(g, initialisation);
   const { memoryBytes, onProgress, signal, folder, widestExact } = options;
-  const plans = new Map(
-    [...new Set(requests.map(({ codec }) => codec.kind))].map((kind) => [
-      kind,
-      momentsPlan(
-        g,
-        requests.filter(({ codec }) => codec.kind === kind),
-        widestExact,
-      ),
-    ]),
-  );
+  const plans = new Map<CodecKind, MomentsPlan>();
+  for (const { kind } of requests.map(({ codec }) => codec)) {
+    const alike = requests.filter(({ codec }) => codec.kind === kind);
+    if (!plans.has(kind)) plans.set(kind, momentsPlan(g, alike, widestExact));
+  }
   const longest = longestOf(windows);
   const tokens = longest * Math.min(windows.length, windowsTogether(g, longest));
   const passes = [...plans.values()]
@@ -97,15 +81,10 @@ async function fitInPasses(
   const jobs = requests.map((request) => ({ request, store: storeOf() }));
   for (const [pass, layers] of passes.entries()) {
     if (jobs.every(({ store }) => layers.every((layer) => store.has(layer)))) continue;
-    const kept = new Map<CodecKind, { readonly plan: MomentsPlan; readonly moments: Map<number, LayerMoments> }>(
-      [...plans].map(([kind, plan]) => [
-        kind,
-        { plan, moments: new Map(layers.map((layer) => [layer, emptyMoments(plan)])) },
-      ]),
+    const kept = [...plans].flatMap(([kind, plan]) =>
+      layers.map((layer) => ({ kind, plan, layer, moments: emptyMoments(plan) })),
     );
-    const all = [...kept.values()].flatMap((own) =>
-      [...own.moments.values()].flatMap((m) => AXES.flatMap((a) => m[a])),
-    );
+    const all = kept.flatMap(({ moments }) => AXES.flatMap((axis) => moments[axis]));
     const seen = folder?.restore(layers, all) ?? 0;
     const stopHere = (done: number): void => {
       if (!signal?.aborted) return;
@@ -119,8 +98,7 @@ async function fitInPasses(
       teacher,
       windows,
       async (captured, done) => {
-        for (const { plan, moments } of kept.values())
-          for (const [layer, into] of moments) await accumulate(plan, layer, into, captured);
+        for (const { plan, layer, moments } of kept) await accumulate(plan, layer, moments, captured);
         const saves = folder?.isDue || done >= windows.length;
         if (saves) folder?.save(layers, done, all);
         onProgress?.((pass + done / windows.length) / passes.length, 'keys and values');
@@ -133,11 +111,12 @@ async function fitInPasses(
     );
     for (const layer of layers) {
       for (const { request, store } of jobs) {
-        const own = kept.get(request.codec.kind)?.moments.get(layer) as LayerMoments;
-        const fit = isHybrid(request.codec)
-          ? () => fitHybridLayer(g, request.codec, layer, own, tensorsOf(teacher))
-          : () => fitLayer({ ...request, geometry: g }, layer, own);
-        if (!store.has(layer)) store.put(layer, fit());
+        if (store.has(layer)) continue;
+        const own = kept.find(({ kind, layer: of }) => kind === request.codec.kind && of === layer)!.moments;
+        const fitted = isHybrid(request.codec)
+          ? fitHybridLayer(g, request.codec, layer, own, tensorsOf(teacher))
+          : fitLayer({ ...request, geometry: g }, layer, own);
+        store.put(layer, fitted);
       }
       onProgress?.((pass + 1) / passes.length, `directions of layer ${layer + 1} of ${g.layers}`);
       await turn();
@@ -151,7 +130,7 @@ async function fitInPasses(
     return {
       fitted: { codec: request.codec, tensors: store.tensors(), energy: facts.flatMap(({ energy }) => energy) },
       kept: Object.fromEntries(kinds.map((kind) => [kind, mean(facts.flatMap(({ shares }) => shares[kind] ?? []))])),
-      tokens: windows.reduce((sum, window) => sum + window.length, 0),
+      tokens: sum(windows.map((window) => window.length)),
       passes: passes.length,
     };
   });

@@ -13,7 +13,8 @@ import { EigenvalueDecomposition, Matrix } from 'ml-matrix';
 import { accumulate, dot } from '../decoder/reference/arithmetic.js';
 import { mix } from '../numbers/hash.js';
 import { randomFrom } from '../numbers/random.js';
-import type { Basis } from './basis.js';
+import { sum } from '../numbers/statistics.js';
+import { descending, type Basis } from './basis.js';
 import { Moments } from './covariance.js';
 
 const SIGNS = 8;
@@ -79,11 +80,8 @@ export class Sketch extends Moments {
       const own = centred[i] as Float64Array;
       squares += dot(own, own) + factor * (delta[i] as number) ** 2;
       for (let j = 0; j < this.columns; j++) {
-        const column = this.image[j] as Float64Array;
-        column[i] =
-          (column[i] as number) +
-          dot(own, mixed[j] as Float64Array) +
-          factor * (delta[i] as number) * (shift[j] as number);
+        const column = this.image[j]!;
+        column[i] = column[i]! + dot(own, mixed[j]!) + factor * delta[i]! * shift[j]!;
       }
     }
     this.squares[0] = (this.squares[0] as number) + squares;
@@ -126,20 +124,20 @@ export class Sketch extends Moments {
     // E = Y R⁻¹, so that E Eᵀ is Ĉ and the eigenvectors of Eᵀ E give its own.
     shifted.forEach((own, j) => {
       for (let k = 0; k < j; k++) accumulate(own, shifted[k] as Float64Array, -(root[j]?.[k] as number));
-      const scale = 1 / (root[j]?.[j] as number);
-      for (let i = 0; i < width; i++) own[i] = (own[i] as number) * scale;
+      const scale = 1 / root[j]![j]!;
+      for (let i = 0; i < width; i++) own[i]! *= scale;
     });
     const gram = new Matrix(columns, columns);
     for (let j = 0; j < columns; j++)
       for (let k = 0; k <= j; k++) {
-        const value = dot(shifted[j] as Float64Array, shifted[k] as Float64Array);
+        const value = dot(shifted[j]!, shifted[k]!);
         gram.set(j, k, value);
         gram.set(k, j, value);
       }
     const { realEigenvalues: ascending, eigenvectorMatrix } = new EigenvalueDecomposition(gram, {
       assumeSymmetric: true,
     });
-    const order = ascending.map((_, i) => i).sort((a, b) => (ascending[b] as number) - (ascending[a] as number));
+    const order = descending(ascending);
     const largest = ascending[order[0] as number] as number;
     const direction = new Float64Array(width);
     for (let r = 0; r < kept; r++) {
@@ -152,7 +150,7 @@ export class Sketch extends Moments {
       for (let i = 0; i < width; i++) vectors[i * rank + r] = direction[i] as number;
     }
     const variances = order.map((i) => Math.max(0, (ascending[i] as number) - shift) / this.count);
-    const share = (own: readonly number[]): number => (own.reduce((sum, v) => sum + v, 0) * this.count) / total;
+    const share = (own: readonly number[]): number => (sum(own) * this.count) / total;
     return {
       width,
       rank,
@@ -165,15 +163,10 @@ export class Sketch extends Moments {
 
   /** Y + νΩ, and Cholesky's L of Ωᵀ (Y + νΩ) by rows. ν grows until there is one. */
   private factored(): { shifted: Float64Array[]; root: Float64Array[]; shift: number } {
-    const size = Math.sqrt(this.image.reduce((sum, own) => sum + dot(own, own), 0));
+    const size = Math.sqrt(sum(this.image.map((own) => dot(own, own))));
     for (let shift = Number.EPSILON * size; ; shift *= 100) {
       const shifted = this.image.map((own) => own.slice());
-      this.rows.forEach(({ columns, signs }, i) =>
-        columns.forEach((j, n) => {
-          const own = shifted[j] as Float64Array;
-          own[i] = (own[i] as number) + shift * (signs[n] as number);
-        }),
-      );
+      this.rows.forEach(({ columns, signs }, i) => columns.forEach((j, n) => (shifted[j]![i]! += shift * signs[n]!)));
       const root = cholesky(this.projected(shifted));
       if (root) return { shifted, root, shift };
     }
@@ -185,16 +178,10 @@ export class Sketch extends Moments {
     const out = Array.from({ length: columns }, () => new Float64Array(columns));
     this.rows.forEach(({ columns: at, signs }, i) =>
       at.forEach((j, n) => {
-        const own = out[j] as Float64Array;
-        const sign = signs[n] as number;
-        for (let k = 0; k < columns; k++) own[k] = (own[k] as number) + sign * (image[k]?.[i] as number);
+        for (let k = 0; k < columns; k++) out[j]![k]! += signs[n]! * image[k]![i]!;
       }),
     );
-    for (let j = 0; j < columns; j++)
-      for (let k = 0; k < j; k++) {
-        const own = out[j] as Float64Array;
-        own[k] = ((own[k] as number) + (out[k]?.[j] as number)) / 2;
-      }
+    for (let j = 0; j < columns; j++) for (let k = 0; k < j; k++) out[j]![k] = (out[j]![k]! + out[k]![j]!) / 2;
     return out;
   }
 }

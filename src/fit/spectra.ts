@@ -7,7 +7,7 @@
  * (60 % in one direction, effective rank 0.61 to 0.63 of 4, and 6 % of the variance along the loops) hold together only
  * so: without centring one direction would carry at least 94 % of K.
  */
-import { range } from 'd3-array';
+import { cross, range } from 'd3-array';
 import { EigenvalueDecomposition, Matrix } from 'ml-matrix';
 import type { CodecAxis } from '../decoder/tensors.js';
 import type { Geometry } from '../geometry/geometry.js';
@@ -15,7 +15,7 @@ import { mean, sum } from '../numbers/statistics.js';
 import { effectiveRank, principalBasis } from './basis.js';
 import { capture, type Teacher } from './capture.js';
 import { Covariance } from './covariance.js';
-import { AXES } from './moments.js';
+import { AXES, byAxis } from './moments.js';
 
 export type CacheAxis = 'loop' | 'head' | 'layer';
 
@@ -86,27 +86,24 @@ export class Side {
   /** Takes tokens whose units are decomposed one by one. @param all [layer][loop][head][component] over tokens */
   add(all: readonly Float64Array[][][][], tokens: number): void {
     const { layers, loops, kvHeads: heads } = this.g;
-    const vectorOf = (layer: number, loop: number, head: number, token: number): number[] =>
-      (all[layer]?.[loop]?.[head] as Float64Array[]).map((column) => column[token] as number);
     for (let token = 0; token < tokens; token++) {
-      for (const layer of range(layers))
-        for (const head of range(heads)) {
-          const unit = range(loops).map((loop) => vectorOf(layer, loop, head, token));
-          this.unit('loop', unit);
-          this.trajectory(unit);
-        }
-      for (const layer of range(layers))
-        for (const loop of range(loops))
-          this.unit(
-            'head',
-            range(heads).map((head) => vectorOf(layer, loop, head, token)),
-          );
-      for (const loop of range(loops))
-        for (const head of range(heads))
-          this.unit(
-            'layer',
-            range(layers).map((layer) => vectorOf(layer, loop, head, token)),
-          );
+      const vectorOf = (layer: number, loop: number, head: number): number[] =>
+        (all[layer]?.[loop]?.[head] as Float64Array[]).map((column) => column[token] as number);
+      for (const [layer, head] of cross(range(layers), range(heads))) {
+        const unit = range(loops).map((loop) => vectorOf(layer, loop, head));
+        this.unit('loop', unit);
+        this.trajectory(unit);
+      }
+      for (const [layer, loop] of cross(range(layers), range(loops)))
+        this.unit(
+          'head',
+          range(heads).map((head) => vectorOf(layer, loop, head)),
+        );
+      for (const [loop, head] of cross(range(loops), range(heads)))
+        this.unit(
+          'layer',
+          range(layers).map((layer) => vectorOf(layer, loop, head)),
+        );
     }
   }
 
@@ -216,7 +213,7 @@ function unitsOf(g: Geometry, memoryBytes: number): Unit[] {
   const count = Math.max(1, Math.min(all, Math.floor(room)));
   return range(count).map((n) => {
     const at = Math.floor((n * all) / count);
-    const moments = { key: new Covariance(width), value: new Covariance(width) };
+    const moments = byAxis(() => new Covariance(width));
     return { layer: Math.floor(at / g.kvHeads), head: at % g.kvHeads, moments };
   });
 }
@@ -245,7 +242,7 @@ export async function spectraOf(
 ): Promise<Spectra> {
   const { geometry: g } = teacher;
   const units = unitsOf(g, memoryBytes);
-  const sides = { key: new Side('key', g), value: new Side('value', g) };
+  const sides = byAxis((side) => new Side(side, g));
   await capture(teacher, windows, async (captured, done) => {
     const { tokens } = captured;
     const chosen = spread(0, tokens, SAMPLED);
@@ -264,15 +261,13 @@ export async function spectraOf(
     }
     onProgress?.(done / windows.length);
   });
-  const doneOf = (side: CodecAxis): SideSpectra => {
-    const own = units.map(({ moments }) => moments[side]);
-    return sides[side].done(own.map((covariance) => principalBasis(covariance, 1).variances));
-  };
+  const spectra = byAxis((side) =>
+    sides[side].done(units.map(({ moments }) => principalBasis(moments[side], 1).variances)),
+  );
   return {
     tokens: sum(windows.map((window) => window.length)),
     stacks: { studied: units.length, all: g.layers * g.kvHeads },
-    key: doneOf('key'),
-    value: doneOf('value'),
+    ...spectra,
   };
 }
 
@@ -282,7 +277,7 @@ export async function structureOf(teacher: Teacher, windows: readonly (readonly 
   const out: Structure[] = [];
   await capture(teacher, windows, async (captured, done) => {
     const lengths = windows.slice(out.length, done).map((window) => window.length);
-    const sides = lengths.map(() => ({ key: new Side('key', g), value: new Side('value', g) }));
+    const sides = lengths.map(() => byAxis((side) => new Side(side, g)));
     for (const side of AXES) {
       const sampled = lengths.map((): Float64Array[][][][] => []);
       for (const layer of range(g.layers)) {
@@ -302,7 +297,7 @@ export async function structureOf(teacher: Teacher, windows: readonly (readonly 
       for (const [window, all] of sampled.entries())
         sides[window]?.[side].add(all, (all[0]?.[0]?.[0]?.[0] as Float64Array).length);
     }
-    out.push(...sides.map(({ key, value }) => ({ key: key.structure(), value: value.structure() })));
+    out.push(...sides.map((own) => byAxis((side) => own[side].structure())));
   });
   return out;
 }

@@ -21,6 +21,9 @@ export interface LayerStore {
   tensors(): TensorSource;
 }
 
+const inOrder = (layers: ReadonlyMap<number, LayerFacts>): LayerFacts[] =>
+  [...layers].sort(([a], [b]) => a - b).map(([, facts]) => facts);
+
 export class LayersInMemory implements LayerStore {
   private readonly layers = new Map<number, FittedLayer>();
 
@@ -33,7 +36,7 @@ export class LayersInMemory implements LayerStore {
   }
 
   facts(): readonly LayerFacts[] {
-    return [...this.layers.entries()].sort(([a], [b]) => a - b).map(([, fitted]) => fitted);
+    return inOrder(this.layers);
   }
 
   tensors(): TensorSource {
@@ -118,7 +121,7 @@ export class FitFolder implements LayerStore {
   }
 
   facts(): readonly LayerFacts[] {
-    return [...this.known.entries()].sort(([a], [b]) => a - b).map(([, facts]) => facts);
+    return inOrder(this.known);
   }
 
   tensors(): TensorSource {

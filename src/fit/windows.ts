@@ -39,10 +39,7 @@ export function readTokens(path: string, vocab: number): number[] {
 /** Characters that are tokenised at once. */
 const PIECE = 20_000;
 
-/**
- * Tokens of a text file, tokenised in pieces that end at the end of a line.
- * @throws UserError for an empty file
- */
+/** Tokens of a text file, tokenised in pieces that end at the end of a line. @throws UserError for an empty file */
 export function readText(path: string, tokenizer: Tokenizer | null): number[] {
   if (!tokenizer)
     throw new UserError('--text needs a tokenizer', 'give its file with --tokenizer, or token numbers with --tokens');

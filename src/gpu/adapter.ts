@@ -1,6 +1,4 @@
-/**
- * Finds an adapter through Dawn.
- */
+/** Finds an adapter through Dawn. */
 import { tmpdir } from 'node:os';
 import { create, globals } from 'webgpu';
 import { EXIT, show, UserError } from '../errors.js';
@@ -39,9 +37,7 @@ export interface OpenAdapter {
   threads: ReadonlySet<string>;
 }
 
-/**
- * @throws UserError (exit code 6) when Dawn finds no adapter
- */
+/** @throws UserError (exit code 6) when Dawn finds no adapter */
 export async function openAdapter(options: AdapterOptions = {}): Promise<OpenAdapter> {
   // Vulkan's window-system layer prints a warning without it.
   process.env.XDG_RUNTIME_DIR ??= tmpdir();

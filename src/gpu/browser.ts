@@ -4,7 +4,7 @@ import { printable } from '../errors.js';
 import { describeAdapter, type AdapterDescription } from './describe.js';
 import type { Device } from './device.js';
 import { deviceOf } from './opening.js';
-import type { Platform } from './platform.js';
+import { SHOWN_LIMITS, type Platform } from './platform.js';
 
 const MIB = 2 ** 20;
 /** A desktop waits for a dispatch, and some drivers reset a device after two seconds: far less than either notices. */
@@ -18,13 +18,6 @@ export interface BrowserDevice {
   readonly features: readonly string[];
   readonly limits: Readonly<Record<string, number>>;
 }
-
-const SHOWN_LIMITS = [
-  'maxBufferSize',
-  'maxStorageBufferBindingSize',
-  'maxComputeWorkgroupStorageSize',
-  'maxComputeInvocationsPerWorkgroup',
-] as const;
 
 /** @returns null where the browser has no WebGPU, or no adapter */
 export async function openBrowserDevice(): Promise<BrowserDevice | null> {

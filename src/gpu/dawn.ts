@@ -33,9 +33,7 @@ async function wait(finished: Promise<unknown>, since: number, timed: boolean): 
   }
 }
 
-/**
- * @throws UserError (exit code 6) when Dawn finds no adapter
- */
+/** @throws UserError (exit code 6) when Dawn finds no adapter */
 export async function openDevice(options: AdapterOptions = {}): Promise<Device> {
   const { gpu, adapter, description, threads } = await openAdapter(options);
   const platform: Platform & { readonly gpu: GPU } = {

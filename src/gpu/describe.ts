@@ -19,22 +19,13 @@ export interface AdapterDescription {
 
 /** Names an adapter and tells whether it runs on the CPU. */
 export function describeAdapter(adapter: GPUAdapter, backend: string): AdapterDescription {
-  const info = adapter.info;
+  const { info } = adapter;
   // A driver's words go to the terminal and into files.
-  const [vendor, architecture, device, description] = [
-    info.vendor,
-    info.architecture,
-    info.device,
-    info.description,
-  ].map((words) => printable(words).slice(0, 400)) as [string, string, string, string];
+  const words = (name: 'vendor' | 'architecture' | 'device' | 'description'): string =>
+    printable(info[name]).slice(0, 400);
+  const [vendor, architecture, device] = [words('vendor'), words('architecture'), words('device')];
+  const description = words('description');
   const text = `${vendor} ${architecture} ${device} ${description}`;
-  return {
-    vendor,
-    architecture,
-    device,
-    description,
-    driver: description,
-    backend,
-    software: info.isFallbackAdapter || info.architecture === 'software' || SOFTWARE.test(text),
-  };
+  const software = info.isFallbackAdapter || info.architecture === 'software' || SOFTWARE.test(text);
+  return { vendor, architecture, device, description, driver: description, backend, software };
 }

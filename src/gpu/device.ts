@@ -17,6 +17,8 @@ const UPLOAD_CHUNK_BYTES = 16 * 2 ** 20;
 /** How long a device that was lost may take to say so. */
 const LOSS_IS_TOLD_MS = 100;
 
+const FILTERS = ['internal', 'out-of-memory', 'validation'] as const satisfies readonly (GPUErrorFilter & GpuFault)[];
+
 const layoutKey = (step: Step): string => step.buffers.map((b) => (b.access === 'read' ? 'r' : 'w')).join('');
 
 /** Steps of one key have one pipeline. */
@@ -76,8 +78,7 @@ export class Device {
   /** Runs `make` inside validation, memory and internal error scopes; the first error that was caught is thrown. */
   private async scoped<T>(subject: string, make: () => T): Promise<T> {
     this.check();
-    const filters: readonly GPUErrorFilter[] = ['internal', 'out-of-memory', 'validation'];
-    for (const filter of filters) this.raw.pushErrorScope(filter);
+    for (const filter of FILTERS) this.raw.pushErrorScope(filter);
     let result: T | undefined;
     let thrown: string | undefined;
     try {
@@ -86,12 +87,10 @@ export class Device {
     } catch (error) {
       thrown = error instanceof Error ? error.message : 'unknown error';
     }
-    const caught = await Promise.all([...filters].reverse().map(() => this.raw.popErrorScope())).catch(
-      (error: unknown) => this.lostOr(error),
-    );
-    for (const [i, error] of caught.entries()) {
-      if (error) throw new GpuError([...filters].reverse()[i] as GpuFault, `${subject}: ${error.message}`);
-    }
+    // The scope that was pushed last is popped first.
+    const popped = FILTERS.toReversed().map(async (fault) => ({ fault, error: await this.raw.popErrorScope() }));
+    const caught = await Promise.all(popped).catch((error: unknown) => this.lostOr(error));
+    for (const { fault, error } of caught) if (error) throw new GpuError(fault, `${subject}: ${error.message}`);
     if (thrown !== undefined) throw new GpuError('validation', `${subject}: ${thrown}`);
     this.check();
     return result as T;
@@ -113,11 +112,8 @@ export class Device {
         `buffer ${label}: ${size} bytes exceed the device's limit of ${this.limits.maxBufferSize}`,
       );
     const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
-    return {
-      label,
-      bytes: size,
-      raw: await this.scoped(`buffer ${label}`, () => this.raw.createBuffer({ label, size, usage })),
-    };
+    const raw = await this.scoped(`buffer ${label}`, () => this.raw.createBuffer({ label, size, usage }));
+    return { label, bytes: size, raw };
   }
 
   private async uniformBuffer(label: string, data: ArrayBuffer): Promise<Buffer> {
@@ -182,33 +178,29 @@ export class Device {
     this.raw.queue.submit([]);
   }
 
-  private layoutOf(step: Step): { key: string; layout: GPUBindGroupLayout } {
+  private layoutOf(step: Step): GPUBindGroupLayout {
     const key = layoutKey(step);
     let layout = this.layouts.get(key);
     if (!layout) {
-      const entries: GPUBindGroupLayoutEntry[] = [
-        { binding: 0, visibility: GPUShaderStage.COMPUTE, buffer: { type: 'uniform' } },
-      ];
-      step.buffers.forEach((b, i) =>
-        entries.push({
-          binding: i + 1,
-          visibility: GPUShaderStage.COMPUTE,
-          buffer: { type: b.access === 'read' ? 'read-only-storage' : 'storage' },
-        }),
+      const types = step.buffers.map((b): GPUBufferBindingType =>
+        b.access === 'read' ? 'read-only-storage' : 'storage',
       );
+      const entries = ['uniform' as GPUBufferBindingType, ...types].map((type, binding) => ({
+        ...{ binding, visibility: GPUShaderStage.COMPUTE },
+        buffer: { type },
+      }));
       layout = this.raw.createBindGroupLayout({ label: key, entries });
       this.layouts.set(key, layout);
     }
-    return { key, layout };
+    return layout;
   }
 
   /** Compiles a step's pipeline, or returns the one compiled before for the same source, constants and bindings. */
   async pipeline(step: Step, sources: SourceSet = OWN_SOURCES): Promise<GPUComputePipeline> {
-    const { layout } = this.layoutOf(step);
     const key = `${sources.id} ${pipelineKey(step)}`;
     const known = this.pipelines.get(key);
     if (known) return known;
-    const compiled = this.compile(step, layout, sources);
+    const compiled = this.compile(step, this.layoutOf(step), sources);
     this.pipelines.set(key, compiled);
     return compiled;
   }
@@ -258,7 +250,7 @@ export class Device {
       });
     });
     const group = await this.scoped(`${step.source} bind group`, () =>
-      this.raw.createBindGroup({ layout: this.layoutOf(step).layout, entries }),
+      this.raw.createBindGroup({ layout: this.layoutOf(step), entries }),
     );
     return { pipeline, group, workgroups: step.workgroups, uniforms };
   }

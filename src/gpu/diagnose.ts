@@ -3,20 +3,13 @@
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { present } from '../present.js';
 import { ownBackend } from './adapter.js';
-import { describeAdapter } from './describe.js';
+import { describeAdapter, type AdapterDescription } from './describe.js';
+import { MATRIX_FEATURE, SHOWN_LIMITS } from './platform.js';
 import { countsThreads } from './processor-time.js';
 
-export interface AdapterReport {
-  readonly description: string;
-  readonly device: string;
-  readonly driver: string;
-  readonly vendor: string;
-  readonly architecture: string;
-  readonly backend: string;
-  readonly software: boolean;
-  /** What times it, where that is neither its timestamps nor the wall clock. */
-  readonly clock?: 'processor';
+export interface AdapterReport extends Readonly<AdapterDescription> {
   readonly features: readonly string[];
   readonly limits: Readonly<Record<string, number>>;
   /** What lla-sim would use and this adapter lacks. */
@@ -31,21 +24,12 @@ export interface Diagnosis {
   readonly loadError: string | null;
 }
 
-const LIMITS = [
-  'maxBufferSize',
-  'maxStorageBufferBindingSize',
-  'maxComputeWorkgroupStorageSize',
-  'maxComputeInvocationsPerWorkgroup',
-  'subgroupMinSize',
-  'subgroupMaxSize',
-] as const;
-
 /** Features that matter, and the consequence of their absence. */
-const WANTED: readonly (readonly [feature: string, consequence: string])[] = [
-  ['timestamp-query', 'kernels are timed by the wall clock'],
-  ['subgroups', 'reductions go through workgroup memory'],
-  ['shader-f16', 'arithmetic is f32 only (storage in f16 works all the same)'],
-  ['chromium-experimental-subgroup-matrix', 'matrix units cannot be used'],
+const WANTED: AdapterReport['missing'] = [
+  { what: 'timestamp-query', consequence: 'kernels are timed by the wall clock' },
+  { what: 'subgroups', consequence: 'reductions go through workgroup memory' },
+  { what: 'shader-f16', consequence: 'arithmetic is f32 only (storage in f16 works all the same)' },
+  { what: MATRIX_FEATURE, consequence: 'matrix units cannot be used' },
 ];
 
 /** Asks Dawn for the fast, the frugal and the software adapter of every backend that this platform has. */
@@ -79,31 +63,17 @@ export async function diagnose(): Promise<Diagnosis> {
 }
 
 function reportOf(adapter: GPUAdapter): AdapterReport {
-  const d = describeAdapter(adapter, ownBackend());
+  const { description, device, driver, ...others } = describeAdapter(adapter, ownBackend());
+  const { limits: bounds, info } = adapter as unknown as Record<'limits' | 'info', Record<string, number>>;
   const limits: Record<string, number> = {};
-  for (const name of LIMITS) {
-    const value =
-      (adapter.limits as unknown as Record<string, number>)[name] ??
-      (adapter.info as unknown as Record<string, number>)[name];
+  for (const name of [...SHOWN_LIMITS, 'subgroupMinSize', 'subgroupMaxSize']) {
+    const value = bounds[name] ?? info[name];
     if (typeof value === 'number') limits[name] = value;
   }
   const features = [...adapter.features].sort();
-  return {
-    description: d.description,
-    device: d.device,
-    driver: d.driver,
-    vendor: d.vendor,
-    architecture: d.architecture,
-    backend: d.backend,
-    software: d.software,
-    ...(d.software && countsThreads() ? { clock: 'processor' as const } : {}),
-    features,
-    limits,
-    missing: WANTED.filter(([feature]) => !features.includes(feature)).map(([what, consequence]) => ({
-      what,
-      consequence,
-    })),
-  };
+  const missing = WANTED.filter(({ what }) => !features.includes(what));
+  const clock = others.software && countsThreads() ? { clock: 'processor' as const } : {};
+  return { description, device, driver, ...others, ...clock, features, limits, missing };
 }
 
 const NVIDIA_ICD = [
@@ -115,53 +85,46 @@ const NVIDIA_ICD = [
 
 /** Next steps: a GPU whose driver Dawn does not see, or a software driver where there is none at all. */
 function remediesFor(adapters: readonly AdapterReport[]): string[] {
-  const remedies: string[] = [];
-  if (adapters.some((a) => !a.software)) return remedies;
-  if (process.platform === 'linux') {
-    const nvidia = existsSync('/dev/nvidia0') || existsSync('/proc/driver/nvidia/version');
-    const loader = [
-      '/usr/lib/x86_64-linux-gnu/libvulkan.so.1',
-      '/usr/lib/aarch64-linux-gnu/libvulkan.so.1',
-      '/usr/lib64/libvulkan.so.1',
-      '/lib/x86_64-linux-gnu/libvulkan.so.1',
-    ].some((f) => existsSync(f));
-    if (!loader)
-      remedies.push(
-        `install the Vulkan loader: ` +
-          `${isDebian() ? 'sudo apt-get install libvulkan1' : 'the package that holds libvulkan.so.1'}`,
-      );
-    if (nvidia) {
-      const icd = NVIDIA_ICD.flatMap((d) =>
-        existsSync(d)
-          ? readdirSync(d)
-              .filter((f) => f.includes('nvidia'))
-              .map((f) => `${d}/${f}`)
-          : [],
-      )[0];
-      remedies.push(
-        icd
-          ? `point the loader at NVIDIA's driver: export VK_DRIVER_FILES=${icd}`
-          : "install NVIDIA's Vulkan driver (libnvidia-gl; in a container: NVIDIA_DRIVER_CAPABILITIES=all)",
-      );
-    } else if (existsSync('/dev/dri')) {
-      remedies.push(
-        'a GPU is there (/dev/dri) without a Vulkan driver that Dawn accepts: install Mesa 24 or later ' +
-          '(mesa-vulkan-drivers), and give this user access to /dev/dri (group render)',
-      );
-    }
-  } else if (process.platform === 'darwin') {
-    if (adapters.length === 0)
-      remedies.push('Dawn uses Metal: macOS 13 or later on a Mac with a Metal 2 GPU is needed');
-  } else if (process.platform === 'win32') {
-    if (adapters.length === 0) remedies.push("install the GPU maker's current driver (Direct3D 12 or Vulkan)");
-  }
-  if (adapters.length === 0 && process.platform === 'linux')
-    remedies.push(
+  if (adapters.some((a) => !a.software)) return [];
+  const none = adapters.length === 0;
+  const { platform } = process;
+  if (platform !== 'linux')
+    return present([
+      none && platform === 'darwin' && 'Dawn uses Metal: macOS 13 or later on a Mac with a Metal 2 GPU is needed',
+      none && platform === 'win32' && "install the GPU maker's current driver (Direct3D 12 or Vulkan)",
+    ]);
+  const nvidia = existsSync('/dev/nvidia0') || existsSync('/proc/driver/nvidia/version');
+  return present([
+    !LOADERS.some((file) => existsSync(file)) &&
+      `install the Vulkan loader: ` +
+        `${isDebian() ? 'sudo apt-get install libvulkan1' : 'the package that holds libvulkan.so.1'}`,
+    nvidia && nvidiaRemedy(),
+    !nvidia &&
+      existsSync('/dev/dri') &&
+      'a GPU is there (/dev/dri) without a Vulkan driver that Dawn accepts: install Mesa 24 or later ' +
+        '(mesa-vulkan-drivers), and give this user access to /dev/dri (group render)',
+    none &&
       `without a GPU: ` +
         `${isDebian() ? 'npm run setup:gpu installs a software driver' : 'install Mesa 24 or later with lavapipe'} ` +
         `(correct results, no GPU speed)`,
-    );
-  return remedies;
+  ]);
+}
+
+const LOADERS = [
+  '/usr/lib/x86_64-linux-gnu/libvulkan.so.1',
+  '/usr/lib/aarch64-linux-gnu/libvulkan.so.1',
+  '/usr/lib64/libvulkan.so.1',
+  '/lib/x86_64-linux-gnu/libvulkan.so.1',
+];
+
+function nvidiaRemedy(): string {
+  const files = NVIDIA_ICD.filter((folder) => existsSync(folder)).flatMap((folder) =>
+    readdirSync(folder).map((file) => ({ folder, file })),
+  );
+  const icd = files.find(({ file }) => file.includes('nvidia'));
+  return icd
+    ? `point the loader at NVIDIA's driver: export VK_DRIVER_FILES=${icd.folder}/${icd.file}`
+    : "install NVIDIA's Vulkan driver (libnvidia-gl; in a container: NVIDIA_DRIVER_CAPABILITIES=all)";
 }
 
 function isDebian(): boolean {

@@ -17,13 +17,10 @@ export async function deviceOf(
   const limits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, raw.limits[name]])) as DeviceLimits;
   const info = adapter.info as GPUAdapterInfo & { readonly subgroupMatrixConfigs?: readonly MatrixConfig[] };
   // Copied out: Dawn's object is not plain data.
-  const matrixConfigs = (info.subgroupMatrixConfigs ?? []).map(({ componentType, resultComponentType, M, N, K }) => ({
-    componentType,
-    resultComponentType,
-    M,
-    N,
-    K,
-  }));
+  const matrixConfigs = (info.subgroupMatrixConfigs ?? []).map((of): MatrixConfig => {
+    const { componentType, resultComponentType, M, N, K } = of;
+    return { componentType, resultComponentType, M, N, K };
+  });
   const units = { matrixConfigs, subgroupSizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0] as const };
   const described = { ...description, ...(processor && { clock: 'processor' as const }) };
   return new Device(raw, described, [...adapter.features].sort(), limits, platform, units, processor);

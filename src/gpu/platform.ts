@@ -1,10 +1,14 @@
 /** What a device runs on, and what it is asked for when it is opened. */
-/** The default of the standard is far below what the adapter allows, and limits are granted on request only. */
-export const WANTED_LIMITS = [
+/** Limits that people are shown. */
+export const SHOWN_LIMITS = [
   'maxBufferSize',
   'maxStorageBufferBindingSize',
   'maxComputeWorkgroupStorageSize',
   'maxComputeInvocationsPerWorkgroup',
+] as const;
+/** The default of the standard is far below what the adapter allows, and limits are granted on request only. */
+export const WANTED_LIMITS = [
+  ...SHOWN_LIMITS,
   'maxComputeWorkgroupSizeX',
   'maxStorageBuffersPerShaderStage',
   'maxComputeWorkgroupsPerDimension',

@@ -29,18 +29,14 @@ function membersOf(code: string, name: string): (readonly [string, string])[] {
     });
 }
 
-function fieldOf(path: readonly string[], type: Scalar): Field {
-  const name = path.join('.');
-  return { path, name, spare: /^spare\d*$/.test(name), type };
-}
-
 /** Numbers of a struct, those of the structs in it included. */
-const fieldsOf = (code: string, struct: string, path: readonly string[] = []): Field[] =>
-  membersOf(code, struct).flatMap(([name, type]) =>
-    type === 'u32' || type === 'i32' || type === 'f32'
-      ? [fieldOf([...path, name], type)]
-      : fieldsOf(code, type, [...path, name]),
-  );
+const fieldsOf = (code: string, struct: string, before: readonly string[] = []): Field[] =>
+  membersOf(code, struct).flatMap(([member, type]) => {
+    const path = [...before, member];
+    if (type !== 'u32' && type !== 'i32' && type !== 'f32') return fieldsOf(code, type, path);
+    const name = path.join('.');
+    return [{ path, name, spare: /^spare\d*$/.test(name), type }];
+  });
 
 /** Numbers of the uniform block of a source with its includes. */
 function blockOf(source: string): readonly Field[] {

@@ -3,7 +3,7 @@
  * the page are a few functions, so a test can give it others.
  */
 import type { Anchor } from '../bench/calibrate/anchors.js';
-import { calibrate, type CalibrationProgress } from '../bench/calibrate/calibrate.js';
+import { calibrate, type CalibrateOptions, type CalibrationProgress } from '../bench/calibrate/calibrate.js';
 import { clockNow } from '../io/clock.js';
 import { fitting, outliers } from '../cost/fit/fit.js';
 import type { Device } from '../gpu/device.js';
@@ -16,12 +16,9 @@ const MOST_LOSSES = 3;
 /** With less time than this no point is begun after a loss. */
 const LEAST_SECONDS = 1;
 
-export interface Session {
-  readonly budgetSeconds: number;
-  readonly seed: number;
+export interface Session extends Readonly<Pick<CalibrateOptions, 'budgetSeconds' | 'seed' | 'host'>> {
   /** Of an earlier visit or session on this device. */
   readonly earlier: Calibration | null;
-  readonly host: Calibration['host'];
   readonly signal: AbortSignal;
   /** Opens the device, again after a loss. */
   open(): Promise<Device>;
@@ -49,25 +46,21 @@ export async function measureSession(session: Session): Promise<Calibration | nu
     if (latest && otherMachine(device.description, session.host, latest) !== null) latest = null;
     const paused = session.pausedSeconds();
     try {
-      const calibration = await calibrate({
-        device,
-        host: session.host,
+      latest = await calibrate({
+        ...{ device, host: session.host, outliers, signal: session.signal },
         budgetSeconds: session.budgetSeconds - spent(),
         seed: session.seed + losses,
         calls: session.calls(device),
         ...(latest ? { resumeFrom: latest } : {}),
-        signal: session.signal,
         ready: () => session.ready(),
         pausedSeconds: () => session.pausedSeconds() - paused,
         pauses: () => session.pauses(),
-        outliers,
         save: (calibration) => {
           latest = calibration;
           session.save(calibration);
         },
         onProgress: (progress) => latest && session.progress(progress, latest),
       });
-      latest = calibration;
       // A lost device ends the visits and leaves its word in a gap.
       device.check();
       break;

@@ -21,29 +21,23 @@ async function store(mode: IDBTransactionMode): Promise<IDBObjectStore> {
 
 /** The calibration of an earlier visit, or null: none, one of another version, or a browser that keeps nothing. */
 export async function kept(): Promise<Calibration | null> {
-  try {
-    const parsed = calibrationSchema.safeParse(await done((await store('readonly')).get(KEY)));
-    return parsed.success ? parsed.data : null;
-  } catch {
-    return null;
-  }
+  const found = await store('readonly')
+    .then((own) => done<unknown>(own.get(KEY)))
+    .catch(() => null);
+  return calibrationSchema.safeParse(found).data ?? null;
 }
 
 /** Keeps a calibration. @returns false where the browser refuses, as in some private windows */
-export async function keep(calibration: Calibration): Promise<boolean> {
-  try {
-    await done((await store('readwrite')).put(calibration, KEY));
-    return true;
-  } catch {
-    return false;
-  }
-}
+export const keep = (calibration: Calibration): Promise<boolean> =>
+  store('readwrite')
+    .then((own) => done(own.put(calibration, KEY)))
+    .then(
+      () => true,
+      () => false,
+    );
 
 /** Removes what is kept. A browser that keeps nothing has nothing to remove. */
-export async function forget(): Promise<void> {
-  try {
-    await done((await store('readwrite')).delete(KEY));
-  } catch {
-    return;
-  }
-}
+export const forget = (): Promise<void> =>
+  store('readwrite')
+    .then((own) => done(own.delete(KEY)))
+    .catch(() => undefined);

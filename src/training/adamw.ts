@@ -24,10 +24,7 @@ export function stepSizes(step: number, rate: number): np.Array {
   return np.array([rate, 1 / (1 - BETA1 ** step), 1 / (1 - BETA2 ** step)]);
 }
 
-/**
- * One update, for use inside `jit`. All arrays given are used up.
- * @param sizes of `stepSizes`
- */
+/** One update, for use inside `jit`. All arrays given are used up. @param sizes of `stepSizes` */
 export function update(
   parameters: Parameters,
   gradients: Parameters,

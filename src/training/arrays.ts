@@ -52,26 +52,40 @@ export async function tensorsOf(
   return out;
 }
 
-/** Parameters and moments: what a training goes on from. */
-export interface State {
+/** Parameters and moments. */
+interface State {
   readonly parameters: Parameters;
   readonly moments: Moments;
 }
 
-/** A state that `savedState` gave; or tensors to begin with, whose moments are zero. */
-export function stateFrom(trained: readonly Trained[], source: TensorSource): State {
-  const parameters = parametersFrom(trained, source);
-  const moments = source.shapes.has(`first.${trained[0]?.name}`)
-    ? { first: parametersFrom(trained, source, 'first.'), second: parametersFrom(trained, source, 'second.') }
-    : initialMoments(parameters);
-  return { parameters, moments };
-}
+/** Parameters that are trained. */
+export abstract class Training {
+  protected state: State;
 
-export const savedState = async (
-  trained: readonly Trained[],
-  { parameters, moments: { first, second } }: State,
-): Promise<NamedTensor[]> => [
-  ...(await tensorsOf(trained, parameters)),
-  ...(await tensorsOf(trained, first, 'first.')),
-  ...(await tensorsOf(trained, second, 'second.')),
-];
+  /** @param source what `saved` gave; or tensors to begin with, whose moments are zero */
+  constructor(
+    protected readonly trained: readonly Trained[],
+    source: TensorSource,
+  ) {
+    const parameters = parametersFrom(trained, source);
+    const moments = source.shapes.has(`first.${trained[0]?.name}`)
+      ? { first: parametersFrom(trained, source, 'first.'), second: parametersFrom(trained, source, 'second.') }
+      : initialMoments(parameters);
+    this.state = { parameters, moments };
+  }
+
+  weights(): Promise<NamedTensor[]> {
+    return tensorsOf(this.trained, this.state.parameters);
+  }
+
+  /** Tensors and moments: what a training goes on from. */
+  async saved(): Promise<NamedTensor[]> {
+    const { trained, state } = this;
+    const { first, second } = state.moments;
+    return [
+      ...(await tensorsOf(trained, state.parameters)),
+      ...(await tensorsOf(trained, first, 'first.')),
+      ...(await tensorsOf(trained, second, 'second.')),
+    ];
+  }
+}

@@ -78,7 +78,7 @@ export async function distil(asked: Distillation, { signal, state, onProgress }:
   const saved = state ? earlier(state.path, state.question, names) : null;
   const distiller = new Distiller(setting, swap, plan, model, saved?.tensors ?? asked.start, names, texts);
   try {
-    const now = async (): Promise<TensorSource> => inMemory(await distiller.tensors());
+    const now = async (): Promise<TensorSource> => inMemory(await distiller.weights());
     let at: Progress;
     if (saved) at = saved.progress;
     else {

@@ -4,25 +4,17 @@
  * that a resumed training goes on as if it had not stopped.
  */
 import { nn, numpy as np, tree } from '@jax-js/jax';
-import type { NamedTensor, TensorSource } from '../decoder/weights.js';
+import type { TensorSource } from '../decoder/weights.js';
 import { UserError } from '../errors.js';
 import { mix } from '../numbers/hash.js';
 import { randomFrom } from '../numbers/random.js';
 import { stepSizes, update, type Moments } from './adamw.js';
-import {
-  parametersFrom,
-  savedState,
-  stateFrom,
-  tensorsOf,
-  trainedTensors,
-  type State,
-  type Trained,
-} from './arrays.js';
+import { parametersFrom, trainedTensors, Training } from './arrays.js';
 import { studentPositions, type Setting, type Swap } from './cached.js';
 import { compiled, free, withGradients, type Arrays } from './jax.js';
 import type { Parameters, Positions } from './looped.js';
 import { Rollout, tokenArray } from './rollout.js';
-import { distillationLoss, exactPass, studentDivergences } from './student.js';
+import { distillationLoss, exactPass, studentDivergences, type Frozen } from './student.js';
 
 export interface DistilPlan {
   readonly seed: number;
@@ -78,9 +70,7 @@ function weightsOf(texts: number, length: number, first: number): np.Array {
   return np.array(weights);
 }
 
-export class Distiller {
-  private readonly trained: readonly Trained[];
-  private state: State;
+export class Distiller extends Training {
   private readonly base: Parameters;
   private readonly at: Positions;
   private readonly rollout: Rollout;
@@ -102,25 +92,28 @@ export class Distiller {
     names: readonly string[],
     private readonly texts: readonly (readonly number[])[],
   ) {
+    super(
+      names.map((name) => ({ name, shape: start.shapes.get(name) as readonly number[] })),
+      start,
+    );
     const g = setting.geometry;
     this.base = parametersFrom(trainedTensors(g), model);
     this.at = studentPositions(setting, swap);
     this.rollout = new Rollout(setting, swap);
-    this.trained = names.map((name) => ({ name, shape: start.shapes.get(name) as readonly number[] }));
-    this.state = stateFrom(this.trained, start);
     const lossAndGradients = withGradients(distillationLoss(setting, swap, plan.lambdaAttn));
-    this.run = compiled<Step>((p, moments, base, at, tokens, rows, weights, sizes) => {
+    const frozen = (base: Parameters, at: Positions, tokens: np.Array, rows: Arrays): Omit<Frozen, 'weights'> => {
       const oneHot = nn.oneHot(tokens, g.vocab);
       const exact = exactPass(setting, tree.ref(base), tree.ref(at), oneHot.ref);
-      const [loss, gradients] = lossAndGradients(tree.ref(p), { base, at, exact, rows, oneHot, weights });
+      return { base, at, exact, rows, oneHot };
+    };
+    this.run = compiled<Step>((p, moments, base, at, tokens, rows, weights, sizes) => {
+      const [loss, gradients] = lossAndGradients(tree.ref(p), { ...frozen(base, at, tokens, rows), weights });
       const next = update(p, gradients, moments, sizes);
       return [loss, next.parameters, next.moments];
     });
-    this.judge = compiled<Judge>((p, base, at, tokens, rows) => {
-      const oneHot = nn.oneHot(tokens, g.vocab);
-      const exact = exactPass(setting, tree.ref(base), tree.ref(at), oneHot.ref);
-      return studentDivergences(setting, swap, p, { base, at, exact, rows, oneHot });
-    });
+    this.judge = compiled<Judge>((p, base, at, tokens, rows) =>
+      studentDivergences(setting, swap, p, frozen(base, at, tokens, rows)),
+    );
   }
 
   /** Makes step `step` (from 1). @returns its loss @throws UserError where that is no number any more */
@@ -184,15 +177,6 @@ export class Distiller {
     }
     free(parameters);
     return out;
-  }
-
-  tensors(): Promise<NamedTensor[]> {
-    return tensorsOf(this.trained, this.state.parameters);
-  }
-
-  /** Tensors and moments: what a training goes on from. */
-  saved(): Promise<NamedTensor[]> {
-    return savedState(this.trained, this.state);
   }
 
   close(): void {

@@ -223,8 +223,7 @@ export function studentDivergences(
   p: Parameters,
   { base, at, exact, rows, oneHot }: Omit<Frozen, 'weights'>,
 ): np.Array {
-  const cached = readBack(setting, swap, p, at, rows);
-  const student = studentPass(setting, swap, p, base, at, cached, oneHot);
+  const student = studentPass(setting, swap, p, base, at, readBack(setting, swap, p, at, rows), oneHot);
   const { logProbabilities, ...outputs } = exact;
   free(outputs);
   return divergences(logProbabilities as np.Array, student);

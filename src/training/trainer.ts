@@ -3,14 +3,14 @@
  * on the seed, its number and the state before it alone, so that a resumed training goes on as if it had not stopped.
  */
 import { blockUntilReady, nn, numpy as np, tree } from '@jax-js/jax';
-import type { NamedTensor, TensorSource } from '../decoder/weights.js';
+import type { TensorSource } from '../decoder/weights.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
 import { randomFrom } from '../numbers/random.js';
 import { lesson, lessonOptions, type LessonOptions } from '../tiny/tasks.js';
 import { stepSizes, update, type Moments } from './adamw.js';
-import { savedState, stateFrom, tensorsOf, trainedTensors, type State, type Trained } from './arrays.js';
-import { compiled, withGradients } from './jax.js';
+import { trainedTensors, Training } from './arrays.js';
+import { compiled, withGradients, type Arrays } from './jax.js';
 import { crossEntropy, forward, positionsOf, rotations, type Parameters, type Positions } from './looped.js';
 
 export interface Stage {
@@ -120,14 +120,7 @@ export function placesOf(plan: TrainingPlan, step: number, { length, span = 0 }:
 }
 
 /** A batch in jax-js, tokens as one-hot rows, and the weight of the loss that guides attention. */
-export interface Inputs {
-  readonly inputs: np.Array;
-  readonly targets: np.Array;
-  readonly weights: np.Array;
-  readonly repeats: np.Array;
-  readonly guide: np.Array;
-  [name: string]: np.Array;
-}
+export type Inputs = Arrays & Readonly<Record<keyof Batch | 'guide', np.Array>>;
 type Loss = (parameters: Parameters, at: Positions, batch: Inputs) => np.Array;
 type Step = (
   parameters: Parameters,
@@ -186,9 +179,7 @@ export function guideOf(plan: TrainingPlan, step: number): number {
   return (stage.guide ?? 0) * Math.min(1, 4 * (1 - (step - before) / stage.steps));
 }
 
-export class Trainer {
-  private readonly trained: readonly Trained[];
-  private state: State;
+export class Trainer extends Training {
   /** Compiled steps, by length and number of texts. */
   private readonly programs = new Map<string, { at: Positions; step: Step }>();
 
@@ -199,8 +190,7 @@ export class Trainer {
     private readonly plan: TrainingPlan,
     weights: TensorSource,
   ) {
-    this.trained = trainedTensors(g);
-    this.state = stateFrom(this.trained, weights);
+    super(trainedTensors(g), weights);
   }
 
   private program({ length, texts, loops = this.g.loops, guide = 0 }: Stage): { at: Positions; step: Step } {
@@ -251,14 +241,5 @@ export class Trainer {
     const [value] = (await loss.data()) as Float32Array;
     await blockUntilReady(parameters);
     return value as number;
-  }
-
-  weights(): Promise<NamedTensor[]> {
-    return tensorsOf(this.trained, this.state.parameters);
-  }
-
-  /** Weights and moments: what a training goes on from. */
-  saved(): Promise<NamedTensor[]> {
-    return savedState(this.trained, this.state);
   }
 }

@@ -5,7 +5,7 @@ import type { StepRow } from './latency.js';
 import type { MemoryReport } from './memory/memory.js';
 import { SERVING_TOLERANCES, type ServingRow } from './serving.js';
 import { best } from '../numbers/best.js';
-import { quantile } from '../numbers/statistics.js';
+import { median } from '../numbers/statistics.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 import { overheadOf, percent, signed, type Check } from './report.js';
 
@@ -58,6 +58,10 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
   const summary = steps ? summarise(steps) : null;
   const limits = software ? TOLERANCES.software : TOLERANCES.hardware;
   const overheads = (steps ?? []).filter((s) => s.contextTokens >= OVERHEAD_CONTEXT).map(overheadOf);
+  const atMost = (name: Check['name'], limit: number, error: number | undefined): Check => {
+    const found = error === undefined ? null : { ok: error <= limit, text: percent(error) };
+    return check(name, strict, `at most ${percent(limit)}`, found);
+  };
   const wrong = capacity?.rows.filter((r) => !capacityHolds(r)) ?? [];
   return [
     check(
@@ -95,22 +99,8 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
           }
         : null,
     ),
-    check(
-      'step-median-error',
-      strict,
-      `at most ${percent(limits.median)}`,
-      summary && { ok: summary.medianError <= limits.median, text: percent(summary.medianError) },
-    ),
-    ...(limits.p90 === null
-      ? []
-      : [
-          check(
-            'step-p90-error',
-            strict,
-            `at most ${percent(limits.p90)}`,
-            summary && { ok: summary.p90Error <= limits.p90, text: percent(summary.p90Error) },
-          ),
-        ]),
+    atMost('step-median-error', limits.median, summary?.medianError),
+    ...(limits.p90 === null ? [] : [atMost('step-p90-error', limits.p90, summary?.p90Error)]),
     check(
       'interval-coverage',
       strict,
@@ -130,8 +120,8 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
       overheads.length === 0
         ? null
         : {
-            ok: quantile(overheads, 0.5) <= OVERHEAD_TOLERANCE,
-            text: `${percent(quantile(overheads, 0.5))}, at worst ${percent(Math.max(...overheads))}`,
+            ok: median(overheads) <= OVERHEAD_TOLERANCE,
+            text: `${percent(median(overheads))}, at worst ${percent(Math.max(...overheads))}`,
           },
     ),
   ];
@@ -140,10 +130,7 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
 /** Half-widths of the steps' intervals: a covered time inside a useless interval is no prediction. */
 function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string } | null {
   if (!steps || steps.length === 0) return null;
-  const median = quantile(
-    steps.map(({ predicted: { low, high } }) => Math.sqrt(high / low) - 1),
-    0.5,
-  );
+  const half = median(steps.map(({ predicted: { low, high } }) => Math.sqrt(high / low) - 1));
   const worst = Math.max(
     1,
     ...steps
@@ -151,8 +138,8 @@ function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string
       .map(({ predicted: { estimate, low, high } }) => Math.max(high / estimate, estimate / low)),
   );
   return {
-    ok: median <= WIDTHS.median && worst <= WIDTHS.worst,
-    text: `± ${percent(median)}, at worst ${worst.toFixed(2)}× inside the measured range`,
+    ok: half <= WIDTHS.median && worst <= WIDTHS.worst,
+    text: `± ${percent(half)}, at worst ${worst.toFixed(2)}× inside the measured range`,
   };
 }
 
@@ -166,12 +153,8 @@ export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Chec
   };
   const pairs = rows.reduce((sum, row) => sum + row.pairs + row.replay.pairs, 0);
   const inverted = rows.reduce((sum, row) => sum + row.inverted + row.replay.inverted, 0);
-  const order = check(
-    'serving-order',
-    strict,
-    'equal where the schedule decides it',
-    rows.length === 0 ? null : { ok: inverted === 0, text: '' },
-  );
+  const found = rows.length === 0 ? null : { ok: inverted === 0, text: '' };
+  const order = check('serving-order', strict, 'equal where the schedule decides it', found);
   const [tpot, e2el] = [worst((r) => r.meanTpotSeconds), worst((r) => r.p90E2elSeconds)];
   return [
     withinCheck('serving-tpot', strict, SERVING_TOLERANCES.tpot, tpot, ' at worst'),

@@ -8,7 +8,7 @@ import type { Budget } from '../io/budget.js';
 import { openPoint, tuningOptions } from '../bench/measure.js';
 import { openProbe, type Probe } from '../bench/probe.js';
 import { medianOf } from '../bench/rounds.js';
-import { median } from '../numbers/statistics.js';
+import { median, sum } from '../numbers/statistics.js';
 import type { OpenPoint } from '../bench/calibrate/visits.js';
 import { coordinate } from '../cost/predictor.js';
 import { GpuError, type Device } from '../gpu/index.js';
@@ -27,10 +27,7 @@ export interface ControlPoint {
 }
 
 /** One of them, measured again. */
-export interface ControlRow {
-  readonly kernel: KernelName;
-  readonly variant: string;
-  readonly shape: Shape;
+export interface ControlRow extends Readonly<KernelCall> {
   /** Seconds a call, in the calibration and now, both corrected for the probe's drift. */
   readonly calibratedSeconds: number;
   readonly measuredSeconds: number;
@@ -73,9 +70,8 @@ export function chooseControls(
   most: number,
 ): ControlPoint[] {
   const chosen: ControlPoint[] = [];
-  for (const {
-    call: { kernel, variant, shape },
-  } of [...calls].sort((a, b) => b.seconds - a.seconds)) {
+  for (const { call } of [...calls].sort((a, b) => b.seconds - a.seconds)) {
+    const { kernel, variant, shape } = call;
     if (chosen.length >= most) break;
     if (stale.includes(kernel) || chosen.filter((c) => c.kernel === kernel).length >= MOST_OF_KERNEL) continue;
     const entry = calibration.kernels.find((k) => k.kernel === kernel);
@@ -99,10 +95,8 @@ export const typical = (times: readonly Timed[], exponent: number): number =>
   typicalOf({ seconds: times.map((t) => t.seconds), drift: times.map((t) => t.drift) }, exponent);
 
 /** The exponent of the probe's drift for `calls` together, weighted by their predicted time. */
-export function exponentOf(calls: readonly Weighed[], of: Calibrated['driftExponent']): number {
-  const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
-  return calls.reduce((sum, { call, seconds }) => sum + (seconds / total) * of(call), 0);
-}
+export const exponentOf = (calls: readonly Weighed[], of: Calibrated['driftExponent']): number =>
+  sum(shares(calls).map(({ call, seconds }) => seconds * of(call)));
 
 interface Control {
   readonly of: ControlPoint;
@@ -145,8 +139,8 @@ export function kernelDrift(controls: readonly (ControlPoint & { readonly ratio:
 
 /** Drift of `calls` together, weighted by their predicted time; 1 for none. */
 export function driftOf(calls: readonly Weighed[], drift: KernelDrift): number {
-  const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
-  return total > 0 ? calls.reduce((sum, { call, seconds }) => sum + seconds * drift.of(call), 0) / total : 1;
+  const total = sum(calls.map(({ seconds }) => seconds));
+  return total > 0 ? sum(calls.map(({ call, seconds }) => seconds * drift.of(call))) / total : 1;
 }
 
 /**
@@ -185,15 +179,9 @@ export class DriftWatch {
     const rules = { clock: device.clock, submitSeconds: calibration.overheads.submitSeconds, seed };
     const probe = await openProbe(device, rules);
     try {
-      return new DriftWatch(
-        device,
-        probe,
-        rules,
-        points,
-        driftExponents(calibration),
-        (difference === null ? calibration.probe?.referenceSeconds : undefined) ??
-          (await medianOf(FIRST_PROBES, () => probe.run())),
-      );
+      const stored = difference === null ? calibration.probe?.referenceSeconds : undefined;
+      const reference = stored ?? (await medianOf(FIRST_PROBES, () => probe.run()));
+      return new DriftWatch(device, probe, rules, points, driftExponents(calibration), reference);
     } catch (error) {
       probe.free();
       throw error;
@@ -218,13 +206,8 @@ export class DriftWatch {
 
   private async openControl({ kernel, sample, tuning }: ControlPoint): Promise<OpenPoint | null> {
     try {
-      return await openPoint(
-        this.device,
-        { kernel, variant: sample.variant, shape: sample.shape },
-        this.rules,
-        sample,
-        tuningOptions(tuning),
-      );
+      const call = { kernel, variant: sample.variant, shape: sample.shape };
+      return await openPoint(this.device, call, this.rules, sample, tuningOptions(tuning));
     } catch (error) {
       if (error instanceof GpuError && (error.fault === 'out-of-memory' || error.fault === 'unsupported')) return null;
       throw error;
@@ -280,9 +263,7 @@ export class DriftWatch {
   rows(): ControlRow[] {
     const measured = this.controls.filter(({ times }) => times.length > 0);
     return measured.map(({ of: { kernel, sample }, exponent, times }) => ({
-      kernel,
-      variant: sample.variant,
-      shape: sample.shape,
+      ...{ kernel, variant: sample.variant, shape: sample.shape },
       calibratedSeconds: typicalOf(sample, exponent),
       measuredSeconds: typical(times, exponent),
       repetitions: times.length,
@@ -304,13 +285,13 @@ export class DriftWatch {
 
 /** Each call's share of its step or prompt, however long that takes. */
 export function shares(calls: readonly Weighed[]): Weighed[] {
-  const total = calls.reduce((sum, { seconds }) => sum + seconds, 0);
+  const total = sum(calls.map(({ seconds }) => seconds));
   return calls.map(({ call, seconds }) => ({ call, seconds: seconds / total }));
 }
 
 /** Equal calls as one. */
 export function together(calls: readonly Weighed[]): Weighed[] {
-  const known = new Map<string, { call: Weighed['call']; seconds: number }>();
+  const known = new Map<string, Weighed>();
   for (const { call, seconds } of calls) {
     const key = shapeKey(call);
     known.set(key, { call, seconds: seconds + (known.get(key)?.seconds ?? 0) });

@@ -2,6 +2,7 @@
  * Which steps are measured: codecs, ratios, paths and evictions of the planner's list at contexts and batches off the
  * calibration's grid.
  */
+import { configurationOf } from '../bench/calibrate/anchors.js';
 import { validationModel } from '../bench/calibrate/lists.js';
 import { UserError } from '../errors.js';
 import { randomFrom } from '../numbers/random.js';
@@ -49,9 +50,7 @@ const CHOICES: readonly Choice[] = [
 ];
 /** The part that `quick` measures. */
 const QUICK_CHOICES = 3;
-/**
- * Vocabulary of the model that a software adapter serves: there have to be many requests, and so short iterations.
- */
+/** Vocabulary of the model that a software adapter serves: there have to be many requests, and so short iterations. */
 const SERVED_VOCAB = 8192;
 
 /** The model that requests are served by: on a software adapter half as wide as the one that is validated. */
@@ -76,6 +75,22 @@ export interface GridRules {
   readonly bindingBytes: number;
 }
 
+/** A choice as a candidate with its name and configuration; null where the model does not have it. */
+export function chosenOf(
+  geometry: Geometry,
+  choice: Choice,
+  bindingBytes: number,
+): { readonly id: string; readonly c: Configuration; readonly candidate: Candidate } | null {
+  const candidate = candidateOf(geometry, choice);
+  return (
+    candidate && {
+      id: candidateId(geometry, candidate, 'f16'),
+      c: configurationFor(geometry, candidate, bindingBytes),
+      candidate,
+    }
+  );
+}
+
 export function candidateOf(g: Geometry, { kind, ratio, path, eviction }: Choice): Candidate | null {
   try {
     const { candidates } = listCandidates(g, {
@@ -93,15 +108,8 @@ export function candidateOf(g: Geometry, { kind, ratio, path, eviction }: Choice
   }
 }
 
-export const configurationFor = (geometry: Geometry, candidate: Candidate, bindingBytes: number): Configuration => ({
-  geometry,
-  ...candidate,
-  choice: { storage: 'f16', groupSize: 64 },
-  branch: { width: 64, perHead: false },
-  gpus: 1,
-  targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
-  bindingBytes,
-});
+export const configurationFor = (geometry: Geometry, candidate: Candidate, bindingBytes: number): Configuration =>
+  configurationOf(geometry, candidate, { targetWorkgroups: DEFAULT_TARGET_WORKGROUPS, bindingBytes });
 
 /**
  * Steps at two contexts a choice (one for `quick`). The first lies on the calibration's grid of contexts, one sequence;
@@ -114,15 +122,10 @@ export function stepGrid({ geometry, software, quick, seed, bindingBytes }: Grid
   const drawn = (low: number, high: number): number => Math.round((low * (high / low) ** random()) / 32) * 32;
   const batches = software ? (quick ? [1, 2] : [1, 2, 3, 5]) : [3, 5, 7, 11, 24];
   return CHOICES.slice(0, quick ? QUICK_CHOICES : undefined).flatMap((choice): StepCase[] => {
-    const candidate = candidateOf(geometry, choice);
-    if (!candidate) return [];
-    const c = configurationFor(geometry, candidate, bindingBytes);
-    const at = (batch: number, contextTokens: number): StepCase => ({
-      id: candidateId(geometry, candidate, 'f16'),
-      c,
-      batch,
-      contextTokens,
-    });
+    const chosen = chosenOf(geometry, choice, bindingBytes);
+    if (!chosen) return [];
+    const { id, c } = chosen;
+    const at = (batch: number, contextTokens: number): StepCase => ({ id, c, batch, contextTokens });
     const off = at(batches[Math.floor(random() * batches.length)] as number, drawn(least, most));
     return quick ? [off] : [at(1, 2 ** Math.round(Math.log2(drawn(least, most)))), off];
   });
@@ -140,14 +143,8 @@ export function promptGrid({ geometry, software, quick, bindingBytes }: Omit<Gri
     ...(quick ? [] : [{ kind: 'lla', ratio: 4, path: 'reconstruct' } as const]),
   ];
   return choices.flatMap((choice) => {
-    const candidate = candidateOf(geometry, choice);
-    return candidate
-      ? prompts.map((prompt): PromptCase => ({
-          id: candidateId(geometry, candidate, 'f16'),
-          c: configurationFor(geometry, candidate, bindingBytes),
-          prompt,
-        }))
-      : [];
+    const chosen = chosenOf(geometry, choice, bindingBytes);
+    return chosen ? prompts.map((prompt): PromptCase => ({ id: chosen.id, c: chosen.c, prompt })) : [];
   });
 }
 
@@ -172,10 +169,9 @@ export function servingGrid({ geometry, software, bindingBytes }: Omit<GridRules
     { kind: 'full', ratio: null, path: 'full', eviction: evicting, runs: [heavy], chunkedPrefill: false },
   ];
   return kinds.flatMap(({ runs, chunkedPrefill, speculation: drawn, ...choice }): ServingCase[] => {
-    const candidate = candidateOf(geometry, choice);
-    if (!candidate) return [];
-    const c = configurationFor(geometry, candidate, bindingBytes);
-    const id = candidateId(geometry, candidate, 'f16');
+    const chosen = chosenOf(geometry, choice, bindingBytes);
+    if (!chosen) return [];
+    const { id, c } = chosen;
     const own = { c, runs, chunkedPrefill, ...sizes };
     return [drawn ? { ...own, id: `${id}, speculating`, speculation: drawn } : { ...own, id }];
   });

@@ -5,6 +5,7 @@
  * beyond its operations.
  */
 import { inTime } from '../bench/in-time.js';
+import { sum } from '../numbers/statistics.js';
 import { interleave } from '../bench/rounds.js';
 import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
@@ -136,14 +137,19 @@ export function besidePrice(
   };
 }
 
-/** All calls of a step. */
-export function callsOfStep({ c, batch, contextTokens }: StepCase, pricer: Pricer): Weighed[] {
+/** All calls that `forEach` visits, with their predicted times. */
+export function weighed(
+  pricer: Pricer,
+  forEach: (visit: (call: KernelCall, times: number) => void) => void,
+): Weighed[] {
   const calls: Weighed[] = [];
-  forEachOp(c, schedule(c, batch, contextTokens), (call, times) =>
-    calls.push({ call, seconds: times * pricer.price(call).estimate }),
-  );
+  forEach((call, times) => calls.push({ call, seconds: times * pricer.price(call).estimate }));
   return calls;
 }
+
+/** All calls of a step. */
+export const callsOfStep = ({ c, batch, contextTokens }: StepCase, pricer: Pricer): Weighed[] =>
+  weighed(pricer, (visit) => forEachOp(c, schedule(c, batch, contextTokens), visit));
 
 /** Cases in groups that are open together; neighbours stay neighbours. */
 export function groupsOf(cases: readonly StepCase[], openBytes: number): StepCase[][] {
@@ -184,11 +190,9 @@ interface MeasuredStep {
  * @throws GpuError for any failure but an operation without a kernel
  */
 export async function checkSteps(device: Device, cases: readonly StepCase[], rules: StepRules): Promise<StepsReport> {
-  const { calibrated, watch } = rules;
-  const { submitSeconds } = calibrated.calibration.overheads;
+  const { budget, calibrated, watch } = rules;
   const measured: MeasuredStep[] = [];
   const notRun: { id: string; reason: string }[] = [];
-  const { budget } = rules;
   let roundSeconds = 0;
   const groups = groupsOf(cases, rules.openBytes);
   for (const [index, group] of groups.entries()) {
@@ -220,15 +224,7 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
           reason,
         });
       await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
-      const left = Math.max(0, budget.left) / (groups.length - index);
-      const rounds = await measure(device, opened, watch, {
-        submitSeconds,
-        seconds: left,
-        now: budget.now,
-        seed: rules.seed,
-        mostRounds: Math.min(rules.mostRounds ?? MOST_ROUNDS, MOST_ROUNDS),
-        stopped: rules.stopped ?? (() => false),
-      });
+      const rounds = await measure(device, opened, rules, Math.max(0, budget.left) / (groups.length - index));
       opened.forEach(({ of, decoder }, i) =>
         measured.push({ of, operations: decoder.operations.map(({ op }) => op), rounds: rounds[i] as Round[] }),
       );
@@ -266,41 +262,28 @@ async function openFilled(device: Device, { c, batch, contextTokens }: StepCase,
   }
 }
 
+/** @param seconds for all rounds */
 async function measure(
   device: Device,
   opened: readonly Opened[],
-  watch: DriftWatch,
-  rules: {
-    submitSeconds: number;
-    seconds: number;
-    now: () => number;
-    seed: number;
-    mostRounds: number;
-    stopped: () => boolean;
-  },
+  { watch, calibrated, budget, seed, stopped, mostRounds = MOST_ROUNDS }: StepRules,
+  seconds: number,
 ): Promise<Round[][]> {
+  const { submitSeconds } = calibrated.calibration.overheads;
   const rounds = opened.map((): Round[] => []);
   const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
     const own = rounds[i] as Round[];
     const step = await watch.beside(async () => (await decoder.step(new Array<number>(of.batch).fill(0))).seconds);
-    own.push({
-      step,
-      operations:
-        own.length % ROUNDS_PER_OPERATIONS === 0
-          ? await timeOperations(device, decoder, watch, rules.submitSeconds)
-          : null,
-    });
+    const isTimed = own.length % ROUNDS_PER_OPERATIONS === 0;
+    own.push({ step, operations: isTimed ? await timeOperations(device, decoder, watch, submitSeconds) : null });
     await watch.turn(CONTROLS_SHARE * step.seconds);
     return step.seconds;
   });
   if (measures.length > 0) {
     await interleave(measures, {
-      seconds: rules.seconds,
-      leastRounds: LEAST_ROUNDS,
-      mostRounds: rules.mostRounds,
-      seed: rules.seed,
-      clockNow: rules.now,
-      settled: () => rules.stopped(),
+      ...{ seconds, seed, clockNow: budget.now, leastRounds: LEAST_ROUNDS },
+      mostRounds: Math.min(mostRounds, MOST_ROUNDS),
+      settled: () => stopped?.() ?? false,
     });
   }
   return rounds;
@@ -314,32 +297,18 @@ async function timeOperations(
   submitSeconds: number,
 ): Promise<Timed[]> {
   const before = await watch.run();
-  const seconds = device.hasTimestamps
-    ? await device.runEach(operations.map(({ steps }) => steps))
-    : await oneByOne(device, operations, submitSeconds);
+  const seconds = device.hasTimestamps ? await device.runEach(operations.map(({ steps }) => steps)) : [];
+  if (!device.hasTimestamps)
+    for (const { steps } of operations) seconds.push((await device.run(steps)).wallSeconds - submitSeconds);
   const drift = watch.between(before, await watch.run());
   return seconds.map((each) => ({ seconds: Math.max(1e-9, each), drift }));
 }
 
-async function oneByOne(
-  device: Device,
-  operations: GpuDecoder['operations'],
-  submitSeconds: number,
-): Promise<number[]> {
-  const seconds: number[] = [];
-  for (const { steps } of operations) seconds.push((await device.run(steps)).wallSeconds - submitSeconds);
-  return seconds;
-}
-
 /** Where a part of a kernel's calls is priced by roofline, both parts are off by the most at once. */
 function predictedOf({ byKernel }: StepPrice, kernel: KernelName): Interval {
-  const sum = { estimate: 0, low: 0, high: 0 };
-  for (const of of byKernel.filter((k) => k.kernel === kernel)) {
-    sum.estimate += of.estimate;
-    sum.low += of.low;
-    sum.high += of.high;
-  }
-  return sum;
+  const own = byKernel.filter((k) => k.kernel === kernel);
+  const total = (end: keyof Interval): number => sum(own.map((part) => part[end]));
+  return { estimate: total('estimate'), low: total('low'), high: total('high') };
 }
 
 function rowOf(
@@ -349,39 +318,28 @@ function rowOf(
   drift: KernelDrift,
 ): StepRow {
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
-  const kernels = new Map<KernelName, { calls: number; measuredSeconds: number }>();
   const timed = rounds.flatMap((r) => (r.operations ? [r.operations] : []));
-  const weighed = operations.map((op, i) => {
-    const { calls, measuredSeconds } = kernels.get(op.kernel) ?? { calls: 0, measuredSeconds: 0 };
-    kernels.set(op.kernel, {
-      calls: calls + 1,
-      measuredSeconds:
-        measuredSeconds +
-        typical(
-          timed.map((times) => times[i] as Timed),
-          driftExponent(op),
-        ) /
-          drift.of(op),
-    });
-    return { call: op, seconds: pricer.price(op).estimate };
+  const calls = operations.map((op) => ({ call: op, seconds: pricer.price(op).estimate }));
+  const times = operations.map((op, i) => {
+    const own = timed.map((round) => round[i] as Timed);
+    return { kernel: op.kernel, seconds: typical(own, driftExponent(op)) / drift.of(op) };
   });
-  const rows = [...kernels].map(([kernel, of]): KernelRow => ({
-    kernel,
-    ...of,
-    predicted: predictedOf(price, kernel),
-  }));
+  const rows = [...new Set(times.map(({ kernel }) => kernel))].map((kernel): KernelRow => {
+    const own = times.filter((time) => time.kernel === kernel).map(({ seconds }) => seconds);
+    return { kernel, calls: own.length, measuredSeconds: sum(own), predicted: predictedOf(price, kernel) };
+  });
   return {
     id,
     batch,
     contextTokens,
     ...besidePrice(
       rounds.map((r) => r.step),
-      weighed,
+      calls,
       price,
       drift,
       driftExponent,
     ),
-    operationsSeconds: rows.reduce((sum, k) => sum + k.measuredSeconds, 0),
+    operationsSeconds: sum(rows.map((k) => k.measuredSeconds)),
     kernels: rows,
   };
 }

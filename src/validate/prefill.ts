@@ -1,14 +1,13 @@
 /** Prefill: whole prompts, measured beside their prediction. */
 import { inTime } from '../bench/in-time.js';
 import { interleave } from '../bench/rounds.js';
-import type { Budget } from '../io/budget.js';
 import { pricePrompt, type Pricer } from '../cost/latency.js';
 import { openDecoder } from '../decoder/gpu/decoder.js';
 import type { Device } from '../gpu/index.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill/calls.js';
 import type { Configuration } from '../schedule/schedule.js';
-import type { DriftWatch, Timed, Weighed } from './controls.js';
-import { besidePrice, OPENED, pricerFor, type MeasuredRow, type StepRules } from './latency.js';
+import type { Timed, Weighed } from './controls.js';
+import { besidePrice, OPENED, pricerFor, weighed, type MeasuredRow, type StepRules } from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 /** A prompt to measure. */
@@ -46,39 +45,29 @@ const PROMPT = 'prompt run twice';
 export async function checkPrompts(
   device: Device,
   cases: readonly PromptCase[],
-  rules: Pick<StepRules, 'seed' | 'calibrated' | 'watch' | 'budget' | 'mostRounds' | 'stopped' | 'onStep'>,
+  rules: Omit<StepRules, 'openBytes'>,
 ): Promise<PromptsReport> {
   const { pricer, driftExponent } = rules.calibrated;
-  const { budget, watch, seed, mostRounds = MOST_ROUNDS, onStep, stopped } = rules;
+  const { budget, watch, onStep, stopped } = rules;
   await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
   const { results, notRun } = await inTime(
     cases,
     { budget, kinds: [OPENED, PROMPT], stopped, onCase: ({ id }, done, total) => onStep?.(done, total, id) },
-    (of, done) =>
-      measure(device, of, watch, { seed, budget: budget.part(budget.left / (cases.length - done)), mostRounds }),
+    (of, done) => measure(device, of, { ...rules, budget: budget.part(budget.left / (cases.length - done)) }),
   );
-  const drift = rules.watch.look();
+  const drift = watch.look();
   const rows = results.map(({ one: of, result: rounds }): PromptRow => {
     const price = pricePrompt(of.c, pricerFor(device, pricer), of.prompt);
-    return {
-      id: of.id,
-      ...of.prompt,
-      ...besidePrice(rounds, callsOfPrompt(of, pricer), price, drift, driftExponent),
-    };
+    const beside = besidePrice(rounds, callsOfPrompt(of, pricer), price, drift, driftExponent);
+    return { id: of.id, ...of.prompt, ...beside };
   });
-  return {
-    rows,
-    notRun: notRun.map(({ one, reason }) => ({ id: nameOf(one), reason })),
-    summary: summarise(rows),
-  };
+  const without = notRun.map(({ one, reason }) => ({ id: nameOf(one), reason }));
+  return { rows, notRun: without, summary: summarise(rows) };
 }
 
 /** All calls of a prompt. */
-export function callsOfPrompt({ c, prompt }: PromptCase, pricer: Pricer): Weighed[] {
-  const calls: Weighed[] = [];
-  forEachPrefillCall(c, prompt, (call, times) => calls.push({ call, seconds: times * pricer.price(call).estimate }));
-  return calls;
-}
+export const callsOfPrompt = ({ c, prompt }: PromptCase, pricer: Pricer): Weighed[] =>
+  weighed(pricer, (visit) => forEachPrefillCall(c, prompt, visit));
 
 const nameOf = ({ id, prompt }: PromptCase): string =>
   `${id}, ${prompt.method} prefill of ${prompt.promptTokens} tokens`;
@@ -87,15 +76,13 @@ const nameOf = ({ id, prompt }: PromptCase): string =>
 async function measure(
   device: Device,
   { c, prompt }: PromptCase,
-  watch: DriftWatch,
-  rules: { seed: number; budget: Budget; mostRounds: number },
+  { budget, seed, watch, mostRounds = MOST_ROUNDS }: Pick<StepRules, 'budget' | 'seed' | 'watch' | 'mostRounds'>,
 ): Promise<Timed[]> {
   const { method, promptTokens, chunkTokens } = prompt;
   const tokens = [Array.from({ length: promptTokens }, (_, i) => i % c.geometry.vocab)];
   const rounds: Timed[] = [];
-  const { budget } = rules;
   const decoder = await openDecoder(device, c, {
-    weights: { storage: 'f16', seed: rules.seed },
+    weights: { storage: 'f16', seed },
     batch: 1,
     contextTokens: promptTokens,
     prefillChunkTokens: chunkTokens,
@@ -111,7 +98,6 @@ async function measure(
       await watch.turn(CONTROLS_SHARE * round.seconds);
       return round.seconds;
     };
-    const { seed, mostRounds } = rules;
     await interleave([once], { seconds: budget.left, leastRounds: 1, mostRounds, seed, clockNow: budget.now });
   } finally {
     decoder.close();

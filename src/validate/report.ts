@@ -1,13 +1,15 @@
 /** What a validation found, and whether it holds. Base units: bytes, seconds, tokens. */
-import type { Clock } from '../gpu/index.js';
-import { type CapacityReport } from './memory/capacity.js';
+import type { AdapterDescription, Clock } from '../gpu/index.js';
+import { sum } from '../numbers/statistics.js';
+import type { CapacityReport } from './memory/capacity.js';
+import type { Calibrated } from './calibrated.js';
 import type { ControlRow } from './controls.js';
-import { type CorrectnessReport } from './memory/correctness.js';
+import type { CorrectnessReport } from './memory/correctness.js';
 import type { StepRow, StepsReport } from './latency.js';
 import type { LongContextReport } from './long-context.js';
 import type { MemoryReport } from './memory/memory.js';
 import type { PromptsReport } from './prefill.js';
-import { type ServingReport } from './serving.js';
+import type { ServingReport } from './serving.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 export const SECTIONS = ['memory', 'latency', 'capacity', 'long-context'] as const;
@@ -37,18 +39,10 @@ export interface ValidationReport {
   readonly schema: 'lla-sim/validate';
   readonly schemaVersion: 1;
   readonly program: string;
-  readonly device: {
-    readonly description: string;
-    readonly driver: string;
-    readonly software: boolean;
+  readonly device: Readonly<Pick<AdapterDescription, 'description' | 'driver' | 'software'>> & {
     readonly clock: Clock;
   };
-  readonly calibration: {
-    readonly file: string;
-    readonly stale: readonly string[];
-    /** How this machine differs from the measured one; null for the same. */
-    readonly difference: string | null;
-  } | null;
+  readonly calibration: Pick<Calibrated, 'file' | 'stale' | 'difference'> | null;
   readonly quick: boolean;
   readonly seed: number;
   readonly elapsedSeconds: number;
@@ -88,37 +82,19 @@ export const overheadOf = (step: StepRow): number => step.measuredSeconds / step
 
 /** Kernels by the time that they take. */
 export function kernelSummaries(steps: readonly StepRow[]): KernelSummary[] {
-  const rows = new Map<
-    string,
-    {
-      calls: number;
-      measured: number;
-      predicted: number;
-      compared: { measuredSeconds: number; predicted: StepRow['predicted'] }[];
-    }
-  >();
-  for (const { kernels } of steps) {
-    for (const k of kernels) {
-      const row = rows.get(k.kernel) ?? { calls: 0, measured: 0, predicted: 0, compared: [] };
-      row.compared.push(k);
-      rows.set(k.kernel, {
-        ...row,
-        calls: row.calls + k.calls,
-        measured: row.measured + k.measuredSeconds,
-        predicted: row.predicted + k.predicted.estimate,
-      });
-    }
-  }
-  const all = [...rows.values()].reduce((sum, r) => sum + r.measured, 0);
-  return [...rows]
-    .map(([kernel, r]): KernelSummary => ({
-      kernel,
-      calls: r.calls,
-      measuredSeconds: r.measured,
-      predictedSeconds: r.predicted,
-      share: r.measured / all,
-      errors: summarise(r.compared) as ErrorSummary,
-    }))
+  const byKernel = new Map<string, StepRow['kernels'][number][]>();
+  for (const row of steps.flatMap(({ kernels }) => kernels))
+    byKernel.set(row.kernel, [...(byKernel.get(row.kernel) ?? []), row]);
+  const rows = [...byKernel].map(([kernel, own]) => ({
+    kernel,
+    calls: sum(own.map(({ calls }) => calls)),
+    measuredSeconds: sum(own.map(({ measuredSeconds }) => measuredSeconds)),
+    predictedSeconds: sum(own.map(({ predicted }) => predicted.estimate)),
+    errors: summarise(own) as ErrorSummary,
+  }));
+  const all = sum(rows.map(({ measuredSeconds }) => measuredSeconds));
+  return rows
+    .map(({ errors, ...row }): KernelSummary => ({ ...row, share: row.measuredSeconds / all, errors }))
     .sort((a, b) => b.measuredSeconds - a.measuredSeconds);
 }
 

@@ -29,22 +29,20 @@ import {
   type Priced,
   type Ran,
 } from './serving-iterations.js';
+import { ApartPricer, roundPrice, type Correction } from './serving-price.js';
 import {
+  capacityOf,
   caseSeconds,
+  disturbed,
   LEAST_REHEARSED,
   LEAST_RUN,
   leastRunSeconds,
   OPENED,
   REHEARSAL_SHARE,
   requestsIn,
-  SIMULATED,
-} from './serving-budget.js';
-import { ApartPricer, roundPrice, type Correction } from './serving-price.js';
-import {
-  capacityOf,
-  disturbed,
   requestsOf,
   simulate,
+  SIMULATED,
   type ServedHow,
   type ServingCase,
   type ServingRun,
@@ -152,7 +150,7 @@ export async function checkServing(
   for (const [i, of] of cases.entries()) {
     if (rules.stopped()) break;
     if (i > 0 && !budget.fits(OPENED, LEAST_RUN)) {
-      notRun.push(...of.runs.map((run) => ({ id: nameOf(of, run), reason: OUT_OF_TIME })));
+      notRun.push(...of.runs.map((run) => late(of, run)));
       continue;
     }
     rules.onCase?.(i, cases.length, of.id);
@@ -160,11 +158,8 @@ export async function checkServing(
     const longest = of.promptTokens[1] + of.outputTokens[1] + (speculation?.draftTokens ?? 0);
     const contextTokens = Math.ceil(longest / 32) * 32;
     const calibrated = pricerFor(device, rules.calibrated.pricer);
-    const tables = new PriceTables(of.c, calibrated, {
-      method: 'chunked',
-      longest: contextTokens,
-      mostSequences: of.sequences,
-    });
+    const reach = { method: 'chunked', longest: contextTokens, mostSequences: of.sequences } as const;
+    const tables = new PriceTables(of.c, calibrated, reach);
     const began = budget.now();
     const decoder = await openDecoder(device, of.c, {
       weights: { storage: 'f16', seed: rules.seed },
@@ -190,8 +185,10 @@ export async function checkServing(
   return { rehearsals, rows, notRun };
 }
 
-const nameOf = ({ id }: Pick<ServingCase, 'id'>, { load }: ServingRun): string =>
-  `${id}, ${load === null ? 'all requests at once' : `a load of ${load}`}`;
+const late = ({ id }: ServingCase, { load }: ServingRun): ServingReport['notRun'][number] => ({
+  id: `${id}, ${load === null ? 'all requests at once' : `a load of ${load}`}`,
+  reason: OUT_OF_TIME,
+});
 
 function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: ServingCase): ServedHow {
   const longest = promptTokens[1] + outputTokens[1];
@@ -236,8 +233,7 @@ export async function serveCase(
   });
   const secondsPerRequest = served.length === 0 ? Infinity : rehearsing.spent / served.length;
   const known = ran.length >= Math.min(LEAST_REHEARSED, of.rehearsed);
-  if (!known || rules.stopped())
-    return { rehearsal: null, rows, notRun: of.runs.map((run) => ({ id: nameOf(of, run), reason: OUT_OF_TIME })) };
+  if (!known || rules.stopped()) return { rehearsal: null, rows, notRun: of.runs.map((run) => late(of, run)) };
   const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
   const priced = pricer.correctedBy(rehearsal.correction);
   const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.rehearsed, seed, null));
@@ -250,7 +246,7 @@ export async function serveCase(
     // One run with enough requests rather than several without.
     const count = requestsFor(budget.left / (of.runs.length - i)) || requestsFor(budget.left);
     if (count === 0) {
-      notRun.push({ id: nameOf(of, run), reason: OUT_OF_TIME });
+      notRun.push(late(of, run));
       continue;
     }
     const requests = requestsOf(of, count, seed, load === null ? null : load * capacity);
@@ -260,7 +256,7 @@ export async function serveCase(
     });
     if (rules.stopped()) break;
     if (done.served.length < count) {
-      notRun.push({ id: nameOf(of, run), reason: OUT_OF_TIME });
+      notRun.push(late(of, run));
       continue;
     }
     const began = budget.now();

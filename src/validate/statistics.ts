@@ -1,10 +1,10 @@
 /** Errors of predictions, and what they amount to. */
-import { quantile } from '../numbers/statistics.js';
+import { quantile, type Interval } from '../numbers/statistics.js';
 
 /** A prediction with its interval, and the measured time, seconds. */
 export interface Compared {
   readonly measuredSeconds: number;
-  readonly predicted: { readonly estimate: number; readonly low: number; readonly high: number };
+  readonly predicted: Interval;
 }
 
 export interface ErrorSummary {

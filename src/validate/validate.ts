@@ -12,16 +12,8 @@ import { calibratedFor, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './memory/capacity.js';
 import { chooseControls, DriftWatch, shares, together, type Weighed } from './controls.js';
 import { checkCorrectness, type CorrectnessReport } from './memory/correctness.js';
-import {
-  candidateOf,
-  configurationFor,
-  promptGrid,
-  servingGrid,
-  servingModel,
-  stepGrid,
-  type GridRules,
-} from './grid.js';
-import { callsOfStep, checkSteps, type StepCase } from './latency.js';
+import { chosenOf, configurationFor, promptGrid, servingGrid, servingModel, stepGrid, type GridRules } from './grid.js';
+import { callsOfStep, checkSteps, type StepCase, type StepRules } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory/memory.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
@@ -78,6 +70,9 @@ interface Session {
   readonly o: ValidateOptions;
   readonly notes: string[];
   readonly memoryBytes: number | null;
+  readonly bindingBytes: number;
+  /** Of all decoders that are open at once. */
+  readonly openBytes: number;
   readonly stopped: () => boolean;
   /** The part of a section, which has not begun before. */
   readonly partOf: (part: Part) => Budget;
@@ -100,6 +95,8 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     o,
     notes: [],
     memoryBytes,
+    bindingBytes: device.limits.maxStorageBufferBindingSize,
+    openBytes: software ? SOFTWARE_OPEN_BYTES : OPEN_SHARE * (memoryBytes ?? SOFTWARE_OPEN_BYTES),
     stopped: () => o.signal?.aborted === true,
     partOf: partsOf(o),
     progress: (section, doing) =>
@@ -135,11 +132,7 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     schemaVersion: 1,
     program: `${describeProgram().name} ${describeProgram().version}`,
     device: { description, driver, software, clock: device.clock },
-    calibration: calibrated && {
-      file: calibrated.file,
-      stale: calibrated.stale,
-      difference: calibrated.difference,
-    },
+    calibration: calibrated && calibrationOf(calibrated),
     quick: o.quick,
     seed: o.seed,
     elapsedSeconds: budget.spent,
@@ -159,6 +152,8 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   };
 }
 
+const calibrationOf = ({ file, stale, difference }: Calibrated) => ({ file, stale, difference });
+
 const interrupted = (): UserError =>
   new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted);
 
@@ -172,17 +167,9 @@ async function memorySection(s: Session): Promise<{ correctness: CorrectnessRepo
     onCase: (done, total, id) => s.progress('memory', `${done + 1} of ${total}: ${id}`),
   });
   // One case a codec and path: evictions and batches change what is stored, and the decoder's own tests compare those.
+  const alike = ['geometry', 'codec', 'path', 'materialised', 'eviction'] as const;
   const distinct = cases.filter(
-    ({ c }, i) =>
-      c.eviction === null &&
-      cases.findIndex(
-        (other) =>
-          other.c.geometry === c.geometry &&
-          other.c.codec === c.codec &&
-          other.c.path === c.path &&
-          other.c.materialised === c.materialised &&
-          other.c.eviction === null,
-      ) === i,
+    ({ c }, i) => c.eviction === null && cases.findIndex((other) => alike.every((of) => other.c[of] === c[of])) === i,
   );
   const correctness = await checkCorrectness(s.device, {
     ...rules,
@@ -250,7 +237,7 @@ async function servingSection(s: Session, calibrated: Calibrated): Promise<Servi
 
 const gridRules = (s: Session): Pick<GridRules, 'geometry' | 'software' | 'bindingBytes'> => {
   const { software } = s.device.description;
-  return { geometry: validationModel(software, s.o.model), software, bindingBytes: limits(s).bindingBytes };
+  return { geometry: validationModel(software, s.o.model), software, bindingBytes: s.bindingBytes };
 };
 
 /** Runs `timed` beside control points for these steps and prompts. */
@@ -277,12 +264,8 @@ interface Grid {
   readonly prompts: readonly PromptCase[];
 }
 
-interface Watched {
-  readonly calibrated: Calibrated;
-  readonly watch: DriftWatch;
-  /** For all that is timed. */
-  readonly budget: Budget;
-}
+/** `budget`: for all that is timed. */
+type Watched = Pick<StepRules, 'calibrated' | 'watch' | 'budget'>;
 
 async function latencySection(
   s: Session,
@@ -293,7 +276,7 @@ async function latencySection(
   const report = await checkSteps(s.device, steps, {
     ...rules,
     budget: of.budget.part(STEPS_SHARE * of.budget.seconds),
-    openBytes: limits(s).openBytes,
+    openBytes: s.openBytes,
     onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`),
   });
   const prefill = await checkPrompts(s.device, prompts, {
@@ -311,39 +294,25 @@ async function latencySection(
   };
 }
 
-const limits = ({ device, memoryBytes }: Session): { bindingBytes: number; openBytes: number } => ({
-  bindingBytes: device.limits.maxStorageBufferBindingSize,
-  openBytes: device.description.software ? SOFTWARE_OPEN_BYTES : OPEN_SHARE * (memoryBytes ?? SOFTWARE_OPEN_BYTES),
-});
-
 async function longContextSection(s: Session, of: Watched): Promise<LongContextReport | null> {
-  const { software } = s.device.description;
-  const geometry = validationModel(software, s.o.model);
-  const { bindingBytes, openBytes } = limits(s);
-  const candidate = candidateOf(geometry, { kind: 'lla', ratio: 64 / 3, path: 'block-absorbed' });
-  if (!candidate) {
+  const { openBytes, bindingBytes, stopped } = s;
+  const { geometry } = gridRules(s);
+  const chosen = chosenOf(geometry, { kind: 'lla', ratio: 64 / 3, path: 'block-absorbed' }, bindingBytes);
+  if (!chosen) {
     s.notes.push(`long context: ${geometry.name} has no LLA at 21.33×`);
     return null;
   }
-  s.progress('long context', `lla-21.33x/block-absorbed`);
-  const c = configurationFor(geometry, candidate, bindingBytes);
-  return checkLongContext(s.device, 'lla-21.33x/block-absorbed', c, {
-    ...of,
-    seed: s.o.seed,
-    budget: of.budget.part(LONG_CONTEXT_SHARE * of.budget.seconds),
-    openBytes,
-    memoryBytes: openBytes,
-    stopped: s.stopped,
-  });
+  const id = 'lla-21.33x/block-absorbed';
+  s.progress('long context', id);
+  const budget = of.budget.part(LONG_CONTEXT_SHARE * of.budget.seconds);
+  const rules = { ...of, seed: s.o.seed, budget, openBytes, memoryBytes: openBytes, stopped };
+  return checkLongContext(s.device, id, chosen.c, rules);
 }
 
 async function capacitySection(s: Session): Promise<CapacityReport | null> {
-  const { device, o, memoryBytes } = s;
+  const { device, o, memoryBytes, bindingBytes, stopped } = s;
   const rules = {
-    memoryBytes: memoryBytes ?? 0,
-    bindingBytes: device.limits.maxStorageBufferBindingSize,
-    quick: o.quick,
-    stopped: s.stopped,
+    ...{ memoryBytes: memoryBytes ?? 0, bindingBytes, quick: o.quick, stopped },
     budget: s.partOf('capacity'),
     onAttempt: (id: string, batch: number) => s.progress('capacity', `${id}, batch ${batch}`),
   };
@@ -372,7 +341,7 @@ async function capacitySection(s: Session): Promise<CapacityReport | null> {
   const geometry = validationModel(false, o.model);
   const attempt = onDevice(
     device,
-    (candidate) => configurationFor(geometry, candidate, rules.bindingBytes),
+    (candidate) => configurationFor(geometry, candidate, bindingBytes),
     CAPACITY_CONTEXT,
     o.seed,
   );

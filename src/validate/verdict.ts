@@ -1,6 +1,7 @@
 /** A validation in a few sentences. */
 import type { MemoryReport } from './memory/memory.js';
-import { quantile } from '../numbers/statistics.js';
+import { best } from '../numbers/best.js';
+import { median, quantile } from '../numbers/statistics.js';
 import { summarise } from './statistics.js';
 import { percent, type KernelSummary, type ValidationReport } from './report.js';
 
@@ -44,7 +45,7 @@ export function verdict(r: ValidationReport): string[] {
   const drifted = r.latency?.steps.flatMap((s) => s.drift) ?? [];
   if (r.latency && drifted.length > 0) {
     lines.push(
-      `While steps were measured the machine ran at ${(1 / quantile(drifted, 0.5)).toFixed(2)} times ` +
+      `While steps were measured the machine ran at ${(1 / median(drifted)).toFixed(2)} times ` +
         `its speed at calibration (${(1 / quantile(drifted, 0.95)).toFixed(2)} to ` +
         `${(1 / quantile(drifted, 0.05)).toFixed(2)}); times are corrected for it.`,
     );
@@ -67,10 +68,7 @@ function controlsVerdict({ controls, steps }: NonNullable<ValidationReport['late
     })),
   );
   if (controls.length === 0 || !uncorrected) return [];
-  const drift = quantile(
-    steps.map((s) => s.kernelDrift),
-    0.5,
-  );
+  const drift = median(steps.map((s) => s.kernelDrift));
   return [
     `${controls.length} points of the calibration were measured again beside them. Beyond the ` +
       `machine's speed, the steps' kernels drifted to ${drift.toFixed(2)} times their calibrated time; ` +
@@ -83,9 +81,7 @@ function controlsVerdict({ controls, steps }: NonNullable<ValidationReport['late
 
 /** Kernel whose error adds most seconds. */
 const worstKernel = (kernels: readonly KernelSummary[]): KernelSummary | undefined =>
-  [...kernels].sort(
-    (a, b) => Math.abs(b.predictedSeconds - b.measuredSeconds) - Math.abs(a.predictedSeconds - a.measuredSeconds),
-  )[0];
+  best(kernels, ({ predictedSeconds, measuredSeconds }) => Math.abs(predictedSeconds - measuredSeconds));
 
 function kindsThatDiffer(m: MemoryReport): string {
   const counts = new Map<string, number>();

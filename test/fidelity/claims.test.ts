@@ -3,16 +3,19 @@ import { describe, expect, it } from 'vitest';
 import { claimsText } from '../../src/fidelity/claims-text.js';
 import {
   askedOf,
+  judged,
+  meanEffect,
   needId,
   needsOf,
   tryClaims,
+  verdictOf,
   type ClaimResult,
+  type Effect,
   type Evidence,
   type Need,
 } from '../../src/fidelity/claims/claim.js';
 import { klRatio } from '../../src/fidelity/claims/effects.js';
 import { paperClaims } from '../../src/fidelity/claims/list.js';
-import { judged, meanEffect, verdictOf, type Effect } from '../../src/fidelity/claims/verdict.js';
 import type { Verdict } from '../../src/schema/claim-words.js';
 import { LONG_ROLLOUT } from '../../src/fidelity/items.js';
 import type { ItemScore } from '../../src/fidelity/score.js';

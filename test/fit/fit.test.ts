@@ -10,7 +10,7 @@ import { effectiveRank, principalBasis, randomBasis } from '../../src/fit/basis.
 import { Covariance, type Moments } from '../../src/fit/covariance.js';
 import { layerBytes, layersOfPasses, momentsPlan, workBytes } from '../../src/fit/moments.js';
 import { Sketch, sketchColumns } from '../../src/fit/sketch.js';
-import { energyKept, latentWeights } from '../../src/fit/weights.js';
+import { energyKept, latentWeights } from '../../src/fit/fit.js';
 import { windowsOf } from '../../src/fit/windows.js';
 import { fingerprintOfSeed } from '../../src/io/fingerprint.js';
 import { findPreset } from '../../src/geometry/presets.js';

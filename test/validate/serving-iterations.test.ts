@@ -11,10 +11,9 @@ import { acceptedOf, type Speculation } from '../../src/serving/speculation.js';
 import { PriceTables } from '../../src/serving/price/price.js';
 import { servingGrid, servingModel } from '../../src/validate/grid.js';
 import { compare, NO_CORRECTION, rowOf, serve, serveCase } from '../../src/validate/serving.js';
-import { caseSeconds } from '../../src/validate/serving-budget.js';
 import { fitRehearsal, ratiosOf } from '../../src/validate/serving-iterations.js';
 import { ApartPricer, roundPrice } from '../../src/validate/serving-price.js';
-import { capacityOf, disturbed, requestsOf, simulate } from '../../src/validate/serving-requests.js';
+import { capacityOf, caseSeconds, disturbed, requestsOf, simulate } from '../../src/validate/serving-requests.js';
 import { randomOf, SEED } from '../gpu/random.js';
 
 const SEQUENCES = 4;

@@ -9,6 +9,7 @@ import type { Geometry } from '../../geometry/geometry.js';
 import { listCandidates } from '../../plan/ask/candidates.js';
 import type { KernelCall } from '../../../kernels/registry.js';
 import { GROUP_SIZE } from '../../../kernels/spec.js';
+import type { Candidate } from '../../plan/types.js';
 import { promptKey } from '../../plan/evaluate/prompt-time.js';
 import { forEachPrefillCall, type PromptPlan } from '../../schedule/prefill/calls.js';
 import { forEachOp } from '../../schedule/expand.js';
@@ -145,6 +146,19 @@ export const firstCalls = (g: Geometry, range: AnchorRange): Anchor[] =>
     { kinds: ['full', 'lla'], ratios: [4], ranks: null, paths: null, evictions: [parseEviction('none', 'eviction')] },
   );
 
+/** A candidate with caches in f16. */
+export const configurationOf = (
+  geometry: Geometry,
+  candidate: Candidate,
+  { targetWorkgroups, bindingBytes }: Pick<Configuration, 'targetWorkgroups' | 'bindingBytes'>,
+): Configuration => ({
+  geometry,
+  ...candidate,
+  choice: { storage: 'f16', groupSize: GROUP_SIZE },
+  branch: { width: 64, perHead: false },
+  ...{ gpus: 1, targetWorkgroups, bindingBytes },
+});
+
 /** Weight of a candidate with eviction beside one without: all of the former together have EVICTION_SHARE of all. */
 const evictionWeight = (without: number, evicted: number): number =>
   evicted === 0 || without === 0 ? 1 : (EVICTION_SHARE * without) / ((1 - EVICTION_SHARE) * evicted);
@@ -158,15 +172,7 @@ function callsOf(g: Geometry, range: AnchorRange, filter: Parameters<typeof list
   const evictedWeight = evictionWeight(listed.length - evicted, evicted);
   for (const candidate of listed) {
     const own = candidate.eviction ? evictedWeight : 1;
-    const c: Configuration = {
-      geometry: g,
-      ...candidate,
-      choice: { storage: 'f16', groupSize: GROUP_SIZE },
-      branch: { width: 64, perHead: false },
-      gpus: 1,
-      targetWorkgroups: range.targetWorkgroups,
-      bindingBytes: range.bindingBytes,
-    };
+    const c = configurationOf(g, candidate, range);
     for (const { context, batch, weight } of range.steps)
       shares.collect(weight * own, batch, (visit) => forEachOp(c, schedule(c, batch, context), visit));
     const key = promptKey(c);

@@ -4,7 +4,6 @@
  */
 import { clockNow } from '../../io/clock.js';
 import type { Device } from '../../gpu/device.js';
-import type { Tuning } from '../../../kernels/options.js';
 import type { KernelName } from '../../../kernels/registry.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../../schema/calibration.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
@@ -16,7 +15,7 @@ import { openProbe } from '../probe.js';
 import { Drift, rawCalibration, readSample, submitOf } from '../../schema/drift.js';
 import { DRIFT_RETRIED } from './repetitions.js';
 import { resolutionOf } from '../resolution.js';
-import { permitted, planTracks, type WeightedCall } from './tracks.js';
+import { permitted, planTracks, type TrackOptions, type WeightedCall } from './tracks.js';
 import { samplesOf, Visits, type Track } from './visits.js';
 
 /** A point's raw samples take at most this share of the whole budget. */
@@ -56,8 +55,7 @@ export interface CalibrationProgress {
 /** A pipeline that was compiled before anything is timed. */
 export type Compiled = Pick<CalibrationProgress, 'kernel' | 'variant' | 'elapsedSeconds' | 'secondsLeft'>;
 
-export interface CalibrateOptions {
-  budgetSeconds: number;
+export interface CalibrateOptions extends TrackOptions {
   seed: number;
   /**
    * Lists of calls of real schedules (bench/calibrate/anchors.ts), each made when it is due. All but the last are
@@ -65,14 +63,10 @@ export interface CalibrateOptions {
    * published models unless given.
    */
   calls: readonly (() => readonly WeightedCall[])[];
-  /** Only these kernels are measured, what is resumed of others is kept; all that are implemented unless given. */
-  kernels?: readonly KernelName[];
   /** Stays open. */
   device: Device;
   /** The machine, as the file records it. */
   host: Calibration['host'];
-  /** Values of tunable constants by kernel (bench/calibrate/tune.ts); the planner's own for the others. */
-  tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
   /** An earlier calibration of this device (sameDevice), to go on with. Its ceilings and overheads are kept. */
   resumeFrom?: Calibration;
   onProgress?: (progress: CalibrationProgress) => void;
@@ -97,15 +91,16 @@ export interface CalibrateOptions {
 }
 
 export async function calibrate(options: CalibrateOptions): Promise<Calibration> {
-  const { device } = options;
+  const { budgetSeconds, device, outliers, seed } = options;
+  const yardstickSeconds = YARDSTICK_SHARE * budgetSeconds;
+  const stopped = (): boolean => options.signal?.aborted === true;
   const started = clockNow();
   const spent = (): number => clockNow() - started - (options.pausedSeconds?.() ?? 0);
   const { kind: clock, resolutionSeconds, batchSeconds, mostCalls } = await resolutionOf(device);
   const earlier = options.resumeFrom && rawCalibration(options.resumeFrom);
-  const overheads = earlier?.overheads ?? (await measureOverheads(device, YARDSTICK_SHARE * options.budgetSeconds));
-  const ceilings =
-    earlier?.ceilings ??
-    (await measureCeilings(device, overheads.submitSeconds, YARDSTICK_SHARE * options.budgetSeconds));
+  const overheads = earlier?.overheads ?? (await measureOverheads(device, yardstickSeconds));
+  const ceilings = earlier?.ceilings ?? (await measureCeilings(device, overheads.submitSeconds, yardstickSeconds));
+  const drift = new Drift(earlier?.probeSeconds ?? []);
   const calibration: Calibration = {
     schema: 'lla-sim/calibration',
     schemaVersion: CALIBRATION_SCHEMA_VERSION,
@@ -116,24 +111,21 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
     overheads,
     ceilings,
     kernels: [],
+    probeSeconds: drift.seconds,
   };
-  const drift = new Drift(earlier?.probeSeconds ?? []);
-  calibration.probeSeconds = drift.seconds;
   // The next session need not measure them again, whatever ends this one.
   if (!earlier) options.save?.(calibration, true);
   // The cost of submitting is taken off when samples are read.
   const raw = { clock, submitSeconds: 0 };
   const probe = await openProbe(device, { ...raw, rates: ceilings });
   const read = (sample: Sample): Sample => readSample(sample, { submitSeconds: submitOf(calibration), drift });
-  const { outliers } = options;
   const runProbe = async (): Promise<number> => {
     await options.ready?.();
     const seconds = await probe.run();
     drift.record(seconds);
     return seconds;
   };
-  const rules = { ...raw, batchSeconds, mostCalls, seed: options.seed };
-  const { budgetSeconds } = options;
+  const rules = { ...raw, batchSeconds, mostCalls, seed };
   const reach = {
     floorSeconds: overheads.dispatchSeconds,
     bytesPerSecond: ceilings.readBytesPerSecond,
@@ -149,7 +141,7 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
         now: spent,
         untilSeconds,
         most: Math.floor(budgetSeconds / COMPILE.secondsEach),
-        stopped: () => options.signal?.aborted === true,
+        stopped,
         reach,
         onPipeline: ({ kernel, variant }) =>
           options.onCompiled?.({ kernel, variant, elapsedSeconds: spent(), secondsLeft: budgetSeconds - spent() }),
@@ -167,9 +159,9 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
     const tracks = planTracks(device, calibration, calls, from, options);
     if (compilers) await compile(tracks, compilers);
     const visits = new Visits(tracks, drift, {
-      now: () => spent(),
+      now: spent,
       budgetSeconds: until,
-      stopped: () => options.signal?.aborted ?? false,
+      stopped,
       secondsPerVisit: (budgetSeconds * POINT_SHARE) / VISITS,
       openBytes: device.bounds.pointBytes,
       open: async (track, shape, known) =>
@@ -207,7 +199,6 @@ export async function calibrate(options: CalibrateOptions): Promise<Calibration>
     await visits.run();
   };
   try {
-    const stopped = (): boolean => options.signal?.aborted === true;
     for (let i = 0; i < FIRST_PROBES && !stopped(); i++) await runProbe();
     const compilers = budgetSeconds >= COMPILE.fromSeconds ? options.compilers : undefined;
     // Kernels of a first list would be compiled one by one.

@@ -11,7 +11,7 @@ import { Process, type Place } from '../../cost/process.js';
 import { workOf, type KernelName } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 import { median } from '../../numbers/statistics.js';
-import { samplesOf, unfinishedOf, type Track } from './visits.js';
+import { samplesOf, unfinishedOf, type Candidate, type Track } from './visits.js';
 
 /** More points than this cost planning more than they add: predicting a call takes time with their square. */
 const MOST_POINTS = 96;
@@ -30,12 +30,6 @@ const HYPER = {
   lengthScale: CONSTANTS.lengthPrior.value,
 } as const;
 
-/** A shape, and how much the variance of steps depends on its price; 0 where it is not known. */
-interface Weighted {
-  readonly shape: Shape;
-  readonly share: number;
-}
-
 /** A candidate's index, and by how much measuring it lowers the variance of steps. */
 interface Telling {
   readonly index: number;
@@ -49,7 +43,7 @@ interface Telling {
 export function mostTelling(
   { kernel, variant }: { readonly kernel: KernelName; readonly variant: string },
   measured: readonly Shape[],
-  candidates: readonly Weighted[],
+  candidates: readonly Candidate[],
   reach: Lawful,
 ): Telling {
   const weightOf = (i: number): number => Math.max(LEAST_SHARE, candidates[i]!.share);

@@ -14,6 +14,7 @@ import { median } from '../../numbers/statistics.js';
 import type { Shape } from '../../../kernels/spec.js';
 import { mostTelling } from './choose.js';
 import type { Lawful } from '../../cost/predictor.js';
+import { runStep } from '../inputs.js';
 import { tuningOptions } from '../measure.js';
 import type { Track } from './visits.js';
 
@@ -132,14 +133,7 @@ async function runOnce(device: Device, plan: OperationPlan): Promise<void> {
   try {
     for (const { name, bytes } of plan.buffers)
       buffers.set(name, await device.buffer(name, Math.min(bytes, MOST_BYTES)));
-    for (const step of plan.steps) {
-      const bound = await device.bind({ ...step, workgroups: [1, 1, 1] }, buffers);
-      try {
-        await device.run([bound]);
-      } finally {
-        device.free(bound.uniforms);
-      }
-    }
+    for (const step of plan.steps) await runStep(device, { ...step, workgroups: [1, 1, 1] }, buffers);
   } finally {
     device.free(...buffers.values());
   }

@@ -25,9 +25,11 @@ export type WeightedCall = KernelCall & Partial<Pick<Anchor, 'share'>>;
 
 /** What of a calibration's options decides about its candidates. */
 export interface TrackOptions {
-  readonly budgetSeconds: number;
-  readonly kernels?: readonly KernelName[];
-  readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
+  budgetSeconds: number;
+  /** Only these kernels are measured, what is resumed of others is kept; all that are implemented unless given. */
+  kernels?: readonly KernelName[];
+  /** Values of tunable constants by kernel (bench/calibrate/tune.ts); the planner's own for the others. */
+  tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
 }
 
 const keyOf = (shape: Shape): string => JSON.stringify(Object.entries(shape).sort(([a], [b]) => (a < b ? -1 : 1)));
@@ -74,14 +76,13 @@ export function planTracks(
   calibration.kernels.sort((a, b) => place(a) - place(b));
   const trackOf = ({ kernel, variant }: KernelCall, entry: KernelCalibration): Track => {
     const id = `${kernel} ${variant}`;
-    const known = tracks.get(id);
-    if (known) return known;
-    const parts = { candidates: [], later: [], resumed: [], visitSeconds: [] };
-    const track: Track = { kernel, variant, entry, ...parts };
+    const none = { candidates: [], later: [], resumed: [], visitSeconds: [] };
+    const track = tracks.get(id) ?? { kernel, variant, entry, ...none };
     tracks.set(id, track);
     return track;
   };
-  const missed = new Missed();
+  /** Shapes that this device or budget does not allow: hundreds, so one gap a variant sums them up. */
+  const missed = new Map<string, { entry: KernelCalibration; first: KernelCall; reason: string; count: number }>();
   const offer = ({ share = 0, ...call }: WeightedCall): void => {
     const entry = entries.get(call.kernel);
     const key = `${call.kernel} ${call.variant} ${keyOf(call.shape)}`;
@@ -91,42 +92,22 @@ export function planTracks(
     if (known) trackOf(call, entry).resumed.push({ sample: known, share });
     if (known !== undefined) return;
     const reason = obstacle(device, call, tuningOptions(entry.tuning)) ?? tooLong(call, calibration.ceilings, longest);
-    if (reason !== null) {
-      missed.add(entry, call, reason);
+    if (reason === null) {
+      trackOf(call, entry).candidates.push({ shape: call.shape, share });
       return;
     }
-    trackOf(call, entry).candidates.push({ shape: call.shape, share });
+    const id = `${call.kernel} ${call.variant}`;
+    const others = missed.get(id) ?? { entry, first: call, reason, count: 0 };
+    missed.set(id, { ...others, count: others.count + 1 });
   };
   for (const call of calls) offer(call);
-  missed.record();
+  for (const { entry, first, reason, count } of missed.values())
+    entry.gaps.push({
+      variant: first.variant,
+      shape: { ...first.shape },
+      reason: count === 1 ? reason : `${reason}${likewise(count - 1, first)}`,
+    });
   return [...tracks.values()];
-}
-
-/**
- * Shapes that schedules ask for and this device or budget does not allow: hundreds, so one gap a variant sums them up.
- */
-class Missed {
-  private readonly byVariant = new Map<
-    string,
-    { entry: KernelCalibration; first: KernelCall; reason: string; count: number }
-  >();
-
-  add(entry: KernelCalibration, call: KernelCall, reason: string): void {
-    const key = `${call.kernel} ${call.variant}`;
-    const known = this.byVariant.get(key);
-    if (known) known.count++;
-    else this.byVariant.set(key, { entry, first: call, reason, count: 1 });
-  }
-
-  record(): void {
-    for (const { entry, first, reason, count } of this.byVariant.values()) {
-      entry.gaps.push({
-        variant: first.variant,
-        shape: { ...first.shape },
-        reason: count === 1 ? reason : `${reason}${likewise(count - 1, first)}`,
-      });
-    }
-  }
 }
 
 const sameTuning = (a: Tuning | null, b: Tuning): boolean =>
@@ -178,10 +159,8 @@ function ceilingSeconds(call: KernelCall, ceilings: Ceilings): number {
 const SCATTER = 2;
 
 /**
- * Keeps dispatches short where a device may not be held for long: a kernel is measured from its lightest shape up, and
- * a shape that the slowest so far says would take too long is left out.
- *
- * The call itself, where the slowest shape of its kernel so far, by its share of the ceilings, lets it be run.
+ * The call itself, where the slowest shape of its kernel so far, by its share of the ceilings, lets it be run: a kernel
+ * is measured from its lightest shape up, so that dispatches stay short where a device may not be held for long.
  * @throws GpuError `unsupported` where the call would hold the device longer than it may
  */
 export function permitted(

@@ -11,8 +11,9 @@ import type { Tuning } from '../../../kernels/options.js';
 import { TUNABLES } from '../../../kernels/launches.js';
 import type { KernelCall, KernelName } from '../../../kernels/registry.js';
 import type { Calibration } from '../../schema/calibration.js';
-import { interleave, type Measure } from '../rounds.js';
-import { obstacle, openPoint, tuningOptions } from '../measure.js';
+import { interleave } from '../rounds.js';
+import { eachOf } from '../timing.js';
+import { obstacle, openPoint } from '../measure.js';
 import type { OpenPoint } from './visits.js';
 import type { Clock } from '../../gpu/platform.js';
 import { bootstrap, exponential } from '../regression/statistics.js';
@@ -117,22 +118,20 @@ function meanOf(logs: readonly Interval[]): Interval {
   };
 }
 
-export interface TuneOptions {
+export interface TuneOptions extends Pick<TuneTools, 'seed' | 'onTrial'> {
   readonly calls: readonly KernelCall[];
   readonly clock: Clock;
   readonly submitSeconds: number;
   /** Runs already. */
   readonly budget: Budget;
-  readonly seed: number;
   readonly signal?: AbortSignal;
-  readonly onTrial?: (trial: Trial) => void;
 }
 
 /** The search on a device. */
 export async function tune(device: Device, options: TuneOptions): Promise<Partial<Record<KernelName, Tuning>>> {
   const { budget } = options;
-  const planOf = (call: KernelCall, tuning: Tuning): unknown =>
-    planOperation(call, { ...deviceOptions(device), ...tuningOptions(tuning) }).steps;
+  const stepsOf = (call: KernelCall, tuning: Tuning): unknown =>
+    planOperation(call, { ...deviceOptions(device), tuning }).steps;
   const trials = options.calls.reduce(
     (sum, { kernel }) => sum + (TUNABLES[kernel] ?? []).reduce((s, t) => s + t.values.length, 0),
     0,
@@ -143,7 +142,7 @@ export async function tune(device: Device, options: TuneOptions): Promise<Partia
     spent: () => !budget.fits(COMPARED) || (options.signal?.aborted ?? false),
     changes: (call, tuning, best) => {
       try {
-        return !isDeepStrictEqual(planOf(call, tuning), planOf(call, best));
+        return !isDeepStrictEqual(stepsOf(call, tuning), stepsOf(call, best));
       } catch (error) {
         // A value that a shape does not allow is a trial that fails, and says so.
         if (error instanceof GpuError) return true;
@@ -154,19 +153,13 @@ export async function tune(device: Device, options: TuneOptions): Promise<Partia
       budget.piece(COMPARED, async () => {
         const open: OpenPoint[] = [];
         try {
-          for (const t of [tuning, best]) open.push(await openPoint(device, call, options, null, tuningOptions(t)));
-          const measures = open.map(
-            ({ time }): Measure =>
-              async () =>
-                (await time()).each,
-          );
-          const [candidate = [], reference = []] = await interleave(measures, {
+          for (const own of [tuning, best]) open.push(await openPoint(device, call, options, null, { tuning: own }));
+          const rules = {
+            ...{ leastRounds: LEAST_ROUNDS, mostRounds: MOST_ROUNDS, seed: options.seed, clockNow: budget.now },
             seconds: budget.seconds / Math.max(1, trials),
-            leastRounds: LEAST_ROUNDS,
-            mostRounds: MOST_ROUNDS,
-            seed: options.seed,
-            clockNow: budget.now,
-          });
+          };
+          const measures = open.map(({ time }) => eachOf(time));
+          const [candidate = [], reference = []] = await interleave(measures, rules);
           return candidate.map((s, i) => s / (reference[i] as number));
         } finally {
           for (const point of open) point.free();

@@ -43,15 +43,20 @@ const LOST = 'lost: ';
 export const isUnfinished = ({ reason }: { readonly reason: string }): boolean =>
   reason === UNFINISHED || reason.startsWith(LOST);
 
+/** A shape, and its weight in the steps of the model (bench/calibrate/anchors.ts); 0 where that is not known. */
+export interface Candidate {
+  readonly shape: Shape;
+  readonly share: number;
+}
+
 /** One kernel and variant with what is left to measure of it. */
 export interface Track {
   kernel: KernelName;
   variant: string;
   entry: KernelCalibration;
-  /** `share`: weight of the shape in the steps of the model (bench/calibrate/anchors.ts); 0 where it is not known. */
-  candidates: { shape: Shape; share: number }[];
+  candidates: Candidate[];
   /** Candidates that are measured once no track has others: their pipelines are not compiled. */
-  later: { shape: Shape; share: number }[];
+  later: Candidate[];
   /** Samples of an earlier session, likewise. */
   resumed: { sample: Sample; share: number }[];
   /** Seconds of each visit so far: preparing it and its repetitions. */

@@ -1,16 +1,14 @@
 /** One run of `bench`: ceilings, then the calls, then the report. */
-import type { Tuning } from '../../../kernels/options.js';
 import type { Budget } from '../../io/budget.js';
 import { UserError } from '../../errors.js';
 import { formatNumber } from '../../numbers/units.js';
-import { defined } from '../../present.js';
 import type { Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../../kernels/registry.js';
 import { measureCeilings, measureOverheads } from '../ceilings.js';
 import { describeDevice, describeProgram } from '../describe.js';
 import { describeHost } from '../host.js';
 import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
-import { compareVersions } from './compare.js';
+import { compareVersions, type CompareOptions } from './compare.js';
 import {
   BENCH_SCHEMA_VERSION,
   isOutOfTime,
@@ -19,24 +17,20 @@ import {
   type BenchResult,
   type PathRatio,
 } from './report.js';
-import { measureRoofline, PREPARED, YARDSTICK_SCALE } from './roofline.js';
+import { measureRoofline, PREPARED, YARDSTICK_SCALE, type TimeOptions } from './roofline.js';
 import type { Against } from './versions.js';
 
-export interface BenchOptions {
+export interface BenchOptions
+  extends
+    Pick<CompareOptions, 'budget' | 'threshold' | 'seed' | 'all'>,
+    Pick<TimeOptions, 'tuning' | 'onProgress' | 'onRound'> {
   readonly against: Against | null;
   /** Only these; all unless given. */
   readonly kernels: readonly KernelName[] | null;
   /** Only these groups of shapes; all unless given. */
   readonly shapes?: readonly CaseGroup[];
-  /** Values of tunable constants; the planner's own for kernels without. */
-  readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
   /** Measured calls; the representative ones unless given. */
   readonly calls?: readonly KernelCall[];
-  /** Runs already, for all of it. */
-  readonly budget: Budget;
-  readonly threshold: number;
-  readonly seed: number;
-  readonly all: boolean;
   /** A slower kernel is shown, and no regression. Every call is checked, whatever time that takes. */
   readonly timesUnjudged?: boolean;
   /**
@@ -44,8 +38,6 @@ export interface BenchOptions {
    * Null: nothing is known about such kernels there.
    */
   readonly tunedSeconds?: ((call: KernelCall) => number) | null;
-  readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
-  readonly onRound?: (rounds: number, elapsedSeconds: number, totalSeconds: number) => void;
 }
 
 /** Share of the budget that overheads take at most, and ceilings. */
@@ -62,16 +54,7 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
   const calls = (
     options.calls ?? (against === null ? roofline.calls : representativeCalls(device.description.software))
   ).filter(wanted);
-  const rules = {
-    calls,
-    ...defined({ tuning: options.tuning, onRound: options.onRound, onProgress: options.onProgress }),
-    clock,
-    submitSeconds,
-    ceilings,
-    seed: options.seed,
-    threshold: options.threshold,
-    budget,
-  };
+  const rules = { ...options, calls, clock, submitSeconds, ceilings };
   const notes: string[] = [];
   let results: BenchResult[];
   let paths: PathRatio[] = [];
@@ -92,7 +75,6 @@ export async function bench(device: Device, options: BenchOptions): Promise<Benc
     results = await compareVersions(device, {
       ...rules,
       before: against.sources,
-      all: options.all,
       checkAll: options.timesUnjudged === true,
     });
   if (!options.timesUnjudged && isOutOfTime(results)) throw nothingMeasured(before, budget);
@@ -127,6 +109,6 @@ const nothingMeasured = (before: number, { seconds }: Budget): UserError =>
 /** A time beside what a tuned kernel takes. */
 function withAttainable(r: BenchResult, tunedSeconds: ((call: KernelCall) => number) | null): BenchResult {
   if (r.state !== 'timed') return r;
-  const tuned = tunedSeconds?.({ kernel: r.kernel, variant: r.variant, shape: r.shape }) ?? 0;
+  const tuned = tunedSeconds?.(r) ?? 0;
   return { ...r, attainableShare: tuned > 0 ? tuned / r.medianSeconds : null };
 }

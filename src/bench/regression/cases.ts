@@ -91,35 +91,15 @@ const packedLoops = ({ sequences, heads: kvHeads, context, splits }: Scale): Ker
   });
 
 /** The kernels of one way of attending to the same cached tokens. */
-interface Way {
-  readonly rows: KernelCall;
-  readonly latents: KernelCall;
-  readonly rebuild: KernelCall;
-  readonly blockVectors: KernelCall;
-  readonly blockBasis: KernelCall;
-  readonly block: KernelCall;
-  readonly rebuildKeys: KernelCall;
-  readonly rebuildValues: KernelCall;
-}
+type Way = ReturnType<typeof waysOf>;
 
-function waysOf(s: Scale, rankK: number, rankV: number): Way {
-  const rows = {
-    sequences: s.sequences,
-    kvHeads: s.heads,
-    group: 1,
-    context: s.context,
-    groupSize: 0,
-    splits: s.splits,
-  };
-  const latent = { ...rows, latentHeads: s.heads, rankK, rankV, headDim: HEAD_DIM };
-  const rebuilt = {
-    sequences: s.sequences,
-    kvHeads: s.heads,
-    latentHeads: s.heads,
-    context: s.context,
-    headDim: HEAD_DIM,
-    groupSize: 0,
-  };
+function waysOf(s: Scale, rankK: number, rankV: number) {
+  const { sequences, context, splits, heads: kvHeads } = s;
+  const [headDim, groupSize] = [HEAD_DIM, 0];
+  const rows = { sequences, kvHeads, group: 1, context, groupSize, splits };
+  const latent = { ...rows, latentHeads: kvHeads, rankK, rankV, headDim };
+  const rebuilt = { sequences, kvHeads, latentHeads: kvHeads, context, headDim, groupSize };
+  const blocks = blockDims(ROPE_BASE, headDim);
   return {
     rows: call('attend', 'f16', { ...rows, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, branchWidth: 0, branchHeads: 0 }),
     latents: call('attend', 'f16', {
@@ -130,22 +110,12 @@ function waysOf(s: Scale, rankK: number, rankV: number): Way {
       branchHeads: 1,
     }),
     rebuild: call('attend_rebuild', 'f16', latent),
-    blockVectors: call('block_vectors', 'f16', {
-      heads: s.sequences * s.heads,
-      kvHeads: s.heads,
-      rankK,
-      headDim: HEAD_DIM,
-    }),
+    blockVectors: call('block_vectors', 'f16', { heads: sequences * kvHeads, kvHeads, rankK, headDim }),
     blockBasis: call('block_basis', 'f32', {
-      sequences: s.sequences,
-      heads: s.heads,
-      context: s.context,
-      rankK,
-      headDim: HEAD_DIM,
-      ...blockDims(ROPE_BASE, HEAD_DIM),
-      setupPerRank: blockPlan(ROPE_BASE, HEAD_DIM).setupPerRank,
+      ...{ sequences, heads: kvHeads, context, rankK, headDim, ...blocks },
+      setupPerRank: blockPlan(ROPE_BASE, headDim).setupPerRank,
     }),
-    block: call('attend_block_absorbed', 'f16', { ...latent, ...blockDims(ROPE_BASE, HEAD_DIM) }),
+    block: call('attend_block_absorbed', 'f16', { ...latent, ...blocks }),
     rebuildKeys: call('rebuild', 'f16+rope', { ...rebuilt, rank: rankK }),
     rebuildValues: call('rebuild', 'f16+plain', { ...rebuilt, rank: rankV }),
   };
@@ -233,7 +203,7 @@ export interface PathSet {
 export function rooflineCases(software: boolean): { readonly calls: KernelCall[]; readonly paths: PathSet[] } {
   const s = ROOFLINE_SCALES[software ? 'software' : 'hardware'];
   const ways = RANK_PAIRS.map(([rankK, rankV]) => ({ ranks: `${rankK}/${rankV}`, way: waysOf(s, rankK, rankV) }));
-  const full = (ways[0] as { way: Way }).way.rows;
+  const full = ways[0]!.way.rows;
   return {
     calls: [
       full,
@@ -256,11 +226,11 @@ export function rooflineCases(software: boolean): { readonly calls: KernelCall[]
   };
 }
 
+/** Names of dimensions that a shape is written with; others are their own. */
 const SHORT: Readonly<Record<string, string>> = {
   sequences: 'seq',
   kvHeads: 'kv',
   latentHeads: 'latent',
-  group: 'group',
   context: 'ctx',
   keyWidth: 'k',
   valueWidth: 'v',
@@ -270,20 +240,13 @@ const SHORT: Readonly<Record<string, string>> = {
   rankK: 'rk',
   rankV: 'rv',
   headDim: 'd',
-  loops: 'loops',
   anchorBits: 'bits',
   residualGroup: 'rgroup',
   functions: '',
   setupPerRank: '',
   blockTokens: '',
   groups: 'g',
-  m: 'm',
-  k: 'k',
-  n: 'n',
-  rows: 'rows',
   width: 'w',
-  vocab: 'vocab',
-  heads: 'heads',
   rank: 'r',
 };
 
@@ -292,7 +255,7 @@ export function shapeText({ shape }: Pick<KernelCall, 'shape'>): string {
   const usual = (name: string, value: number): boolean =>
     value === 0 ||
     SHORT[name] === '' ||
-    ((name === 'group' || name === 'groups' || name === 'branchHeads' || name === 'sequences') && value === 1) ||
+    (['group', 'groups', 'branchHeads', 'sequences'].includes(name) && value === 1) ||
     (name === 'latentHeads' && value === shape['kvHeads']);
   return Object.entries(shape)
     .filter(([name, value]) => !usual(name, value))

@@ -6,10 +6,10 @@ import { workOf, type KernelCall } from '../../../kernels/registry.js';
 import { printable } from '../../errors.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { inTime } from '../in-time.js';
-import { makeOperands } from '../inputs.js';
-import { moreOperands, obstacle, toleranceOf } from '../measure.js';
+import { holding, makeOperands } from '../inputs.js';
+import { moreOperands, obstacle, toleranceOf, wrongResult } from '../measure.js';
 import { interleave, ratioOf } from '../rounds.js';
-import { batchTimers, type Copies, type Runner, type TimingRules } from '../timing.js';
+import { batchTimers, eachOf, type Copies, type Runner, type TimingRules } from '../timing.js';
 import { relativeError } from '../verify.js';
 import type { Clock } from '../../gpu/platform.js';
 import { median } from '../../numbers/statistics.js';
@@ -28,24 +28,28 @@ const GROWTH = 1.25;
 /** A submission's length: far above what submitting costs, and a round of four no longer than most phases of noise. */
 const BATCH_SECONDS = { software: 0.008, hardware: 0.005 };
 
-export interface CompareOptions {
+/** What a measurement of calls is told. */
+export interface CallRules {
   readonly calls: readonly KernelCall[];
-  readonly before: SourceSet;
-  /** This program's kernels unless given. */
-  readonly now?: SourceSet;
   readonly clock: Clock;
   readonly submitSeconds: number;
   readonly ceilings: Calibration['ceilings'];
-  /** Fraction, such as 0.05. */
-  readonly threshold: number;
   /** For all calls; time that a call leaves goes to the others. */
   readonly budget: Budget;
   readonly seed: number;
+  readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
+}
+
+export interface CompareOptions extends CallRules {
+  readonly before: SourceSet;
+  /** This program's kernels unless given. */
+  readonly now?: SourceSet;
+  /** Fraction, such as 0.05. */
+  readonly threshold: number;
   /** Measure calls whose sources are the same, too. */
   readonly all: boolean;
   /** Check all calls, whatever time that takes. */
   readonly checkAll?: boolean;
-  readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
 }
 
 export async function compareVersions(device: Device, options: CompareOptions): Promise<BenchResult[]> {
@@ -82,9 +86,7 @@ export async function compareVersions(device: Device, options: CompareOptions): 
 }
 
 export const skip = (call: KernelCall, state: SkippedResult['state'], reason: string): SkippedResult => ({
-  kernel: call.kernel,
-  variant: call.variant,
-  shape: call.shape,
+  ...call,
   state,
   reason: oneLine(reason),
 });
@@ -123,10 +125,8 @@ type Versions = CompareOptions & { readonly now: SourceSet };
 async function checkCall(device: Device, call: KernelCall, options: Versions): Promise<SkippedResult | null> {
   for (const side of ['now', 'before'] as const) {
     const wrong = await faultOf(device, call, options[side], options.seed);
-    if (!wrong) continue;
-    return side === 'now'
-      ? skip(call, 'wrong', `this version: ${wrong.reason}`)
-      : skip(call, 'not-comparable', `the other version ${wrong.fault}: ${wrong.reason}`);
+    if (wrong && side === 'now') return skip(call, 'wrong', `this version: ${wrong.reason}`);
+    if (wrong) return skip(call, 'not-comparable', `the other version ${wrong.fault}: ${wrong.reason}`);
   }
   return null;
 }
@@ -161,13 +161,8 @@ async function faultOf(
       return { fault: 'does not run with this program', reason: problem.message };
     }
     const tolerance = toleranceOf(plan);
-    const found = error.toPrecision(2);
-    return error <= tolerance
-      ? null
-      : {
-          fault: 'is wrong',
-          reason: `wrong result: relative error ${found} against float64, at most ${tolerance} is allowed`,
-        };
+    if (error <= tolerance) return null;
+    return { fault: 'is wrong', reason: wrongResult(error.toPrecision(2), tolerance) };
   } finally {
     device.free(...owned);
   }
@@ -180,15 +175,13 @@ export interface Pair {
 }
 
 /** Puts both versions on the device. The caller frees. */
-async function preparePair(
+function preparePair(
   device: Device,
   call: KernelCall,
   { before, now, seed }: Versions,
 ): Promise<Pair & { free(): void }> {
-  const plan = planOperation(call, deviceOptions(device));
-  const owned: Buffer[] = [];
-  const free = (): void => device.free(...owned);
-  try {
+  return holding(device, async (owned) => {
+    const plan = planOperation(call, deviceOptions(device));
     const operands = await makeOperands(device, plan, seed, true);
     owned.push(...operands.buffers.values());
     const sets = [operands.buffers, ...(await moreOperands(device, plan, operands, owned))];
@@ -198,11 +191,8 @@ async function preparePair(
       owned.push(...copies.flat().map((step) => step.uniforms));
       return copies;
     };
-    return { before: await bind(before), now: await bind(now), free };
-  } catch (error) {
-    free();
-    throw error;
-  }
+    return { before: await bind(before), now: await bind(now) };
+  });
 }
 
 export interface PairRules extends TimingRules {
@@ -224,21 +214,18 @@ export async function measurePair(
   const began = rules.clockNow();
   const { calls, timers } = await batchTimers(runner, [pair.before, pair.now], rules);
   let look = LEAST_ROUNDS;
-  const [before = [], now = []] = await interleave(
-    timers.map((time) => async () => (await time()).each),
-    {
-      ...rules,
-      seconds: rules.seconds - (rules.clockNow() - began),
-      mirrored: true,
-      leastRounds: LEAST_ROUNDS,
-      mostRounds: MOST_ROUNDS,
-      settled: ([old = [], own = []]) => {
-        if (own.length < look) return false;
-        look = Math.ceil(look * GROWTH);
-        return isSettled(ratioOf(own, old, rules.seed), rules.threshold);
-      },
+  const [before = [], now = []] = await interleave(timers.map(eachOf), {
+    ...rules,
+    seconds: rules.seconds - (rules.clockNow() - began),
+    mirrored: true,
+    leastRounds: LEAST_ROUNDS,
+    mostRounds: MOST_ROUNDS,
+    settled: ([old = [], own = []]) => {
+      if (own.length < look) return false;
+      look = Math.ceil(look * GROWTH);
+      return isSettled(ratioOf(own, old, rules.seed), rules.threshold);
     },
-  );
+  });
   return {
     rounds: before.map((seconds, i) => ({ before: seconds, now: now[i] as number })),
     ratio: ratioOf(now, before, rules.seed),
@@ -261,9 +248,7 @@ async function timeCall(device: Device, call: KernelCall, options: Versions, bud
     budget.note(ROUNDS, ((budget.now() - began) * LEAST_ROUNDS) / rounds.length);
     const medianSeconds = { before: median(rounds.map((r) => r.before)), now: median(rounds.map((r) => r.now)) };
     return {
-      kernel: call.kernel,
-      variant: call.variant,
-      shape: call.shape,
+      ...call,
       state: 'paired',
       sameSource: relate(planOperation(call, deviceOptions(device)).steps, before, now).kind === 'identical',
       medianSeconds,

@@ -1,9 +1,11 @@
 /**
  * The answer of `bench`, as it is printed with --format json. Seconds, bytes and operations; ratios are plain numbers.
  */
+import type { Work } from '../../../kernels/spec.js';
 import type { KernelCall } from '../../../kernels/registry.js';
-import type { Shape } from '../../../kernels/spec.js';
 import type { Calibration } from '../../schema/calibration.js';
+import type { Clock } from '../../gpu/platform.js';
+import type { CeilingKind } from '../ceilings.js';
 import type { Verdict } from './statistics.js';
 import type { Interval } from '../../numbers/statistics.js';
 
@@ -22,23 +24,11 @@ export interface Rates {
   readonly boundBy: 'read' | 'f32';
 }
 
-interface Subject {
-  readonly kernel: KernelCall['kernel'];
-  readonly variant: string;
-  readonly shape: Shape;
-}
-
 /**
  * Shares of what the device reaches at best in the same rounds, with 95 % intervals; null where there is no such
  * ceiling or work.
  */
-interface Shares {
-  readonly read: Interval | null;
-  readonly copy: Interval | null;
-  readonly f32: Interval | null;
-  readonly f16: Interval | null;
-  readonly matrix: Interval | null;
-}
+type Shares = Readonly<Record<CeilingKind, Interval | null>>;
 
 /** One path of attention over another at the same cache: the sums of their kernels' times in the same rounds. */
 export interface PathRatio {
@@ -52,7 +42,7 @@ export interface PathRatio {
 }
 
 /** Without `--against`. */
-export interface TimedResult extends Subject {
+export interface TimedResult extends Readonly<KernelCall> {
   readonly state: 'timed';
   /** Seconds a call, one entry a repetition. */
   readonly seconds: readonly number[];
@@ -65,7 +55,7 @@ export interface TimedResult extends Subject {
 }
 
 /** Two versions measured in turn. */
-export interface PairedResult extends Subject {
+export interface PairedResult extends Readonly<KernelCall> {
   readonly state: 'paired';
   readonly sameSource: boolean;
   readonly medianSeconds: { readonly before: number; readonly now: number };
@@ -84,21 +74,17 @@ export interface PairedResult extends Subject {
  * other version does not fit this program or gives wrong results. `wrong`: this version gives wrong results, or has the
  * hash of another code; that counts as a regression. `unsupported`: the device cannot run the call.
  */
-export interface SkippedResult extends Subject {
+export interface SkippedResult extends Readonly<KernelCall> {
   readonly state: 'identical' | 'not-comparable' | 'wrong' | 'unsupported' | 'not-reached' | 'checked';
   readonly reason: string;
 }
 
 export type BenchResult = TimedResult | PairedResult | SkippedResult;
 
-export interface BenchReport {
+export interface BenchReport extends Readonly<Pick<Calibration, 'program' | 'device' | 'host' | 'ceilings'>> {
   readonly schema: 'lla-sim/bench';
   readonly schemaVersion: number;
-  readonly program: Calibration['program'];
-  readonly device: Calibration['device'];
-  readonly host: Calibration['host'];
-  readonly clock: Calibration['clock']['kind'];
-  readonly ceilings: Calibration['ceilings'];
+  readonly clock: Clock;
   /** Null without `--against`. */
   readonly against: { readonly kind: 'folder' | 'git'; readonly name: string } | null;
   readonly threshold: number;
@@ -124,7 +110,7 @@ export const isOutOfTime = (results: readonly BenchResult[]): boolean =>
 
 /** Rates of a call that takes `seconds`. */
 export function ratesOf(
-  work: { readBytes: number; writeBytes: number; flops: number },
+  work: Pick<Work, 'readBytes' | 'writeBytes' | 'flops'>,
   seconds: number,
   ceilings: Calibration['ceilings'],
 ): Rates {

@@ -3,31 +3,23 @@
  * compares two times of the same round, so that a machine that is slower for a while shows in neither.
  */
 import type { Tuning } from '../../../kernels/options.js';
-import { OUT_OF_TIME, type Budget } from '../../io/budget.js';
+import { OUT_OF_TIME } from '../../io/budget.js';
 import { GpuError, type Device } from '../../gpu/index.js';
 import { workOf, type KernelCall, type KernelName } from '../../../kernels/registry.js';
-import type { Calibration } from '../../schema/calibration.js';
 import { openYardsticks, type CeilingKind, type Yardsticks } from '../ceilings.js';
 import type { OpenPoint } from '../calibrate/visits.js';
 import { interleave, ratioOf, sumOf, type Measure } from '../rounds.js';
 import { obstacle, openPoint, tuningOptions } from '../measure.js';
-import type { Clock } from '../../gpu/platform.js';
+import { eachOf } from '../timing.js';
 import { median, type Interval } from '../../numbers/statistics.js';
 import type { PathSet } from './cases.js';
-import { skip } from './compare.js';
+import { skip, type CallRules } from './compare.js';
 import { ratesOf, type BenchResult, type PathRatio, type SkippedResult, type TimedResult } from './report.js';
 import { midmean } from './statistics.js';
 
-export interface TimeOptions {
-  readonly calls: readonly KernelCall[];
-  readonly clock: Clock;
-  readonly submitSeconds: number;
-  readonly ceilings: Calibration['ceilings'];
-  /** For all calls. */
-  readonly budget: Budget;
-  readonly seed: number;
+export interface TimeOptions extends CallRules {
+  /** Values of tunable constants; the planner's own for kernels without. */
   readonly tuning?: Readonly<Partial<Record<KernelName, Tuning>>>;
-  readonly onProgress?: (call: KernelCall, done: number, total: number) => void;
   /** After each round: the share of the time that is spent. */
   readonly onRound?: (rounds: number, elapsedSeconds: number, totalSeconds: number) => void;
 }
@@ -95,7 +87,7 @@ export async function measureRoofline(
       const point = await budget.piece(PREPARED, () => openTimed(device, call, options));
       results.push('state' in point ? point : null);
       if ('state' in point) continue;
-      const measure: Measure = async () => (await point.time()).each;
+      const measure = eachOf(point.time);
       open.push({ call, index, point, measure });
       roundSeconds += await once(measure);
     }
@@ -147,9 +139,7 @@ function timed(
   };
   const bytes = work.readBytes + work.writeBytes;
   return {
-    kernel: call.kernel,
-    variant: call.variant,
-    shape: call.shape,
+    ...call,
     state: 'timed',
     seconds,
     medianSeconds,

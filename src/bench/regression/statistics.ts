@@ -67,12 +67,9 @@ export const exponential = (logs: Interval): Interval => ({
 });
 
 /**
- * `slower`: the whole interval lies above 1 + threshold, which is the alarm. `faster`: the whole interval lies below 1
- * / (1 + threshold). `same`: it lies between the two. `unclear`: it crosses one of them, so that more rounds are needed
- * or the true ratio is close to the threshold.
- *
- * An unchanged kernel (true ratio 1) alarms only if the interval errs by its own half-width and the threshold together;
- * a slowdown of 15 % is found at a threshold of 5 % as soon as the half-width is below nine points.
+ * `slower`: the whole interval lies above 1 + threshold, which is the alarm. `faster`: it lies below its inverse.
+ * `same`: it lies between the two. `unclear`: it crosses one of them. An unchanged kernel alarms only if the interval
+ * errs by its own half-width and the threshold together.
  */
 export type Verdict = 'slower' | 'faster' | 'same' | 'unclear';
 
@@ -84,10 +81,7 @@ export function verdictOf(ratio: Interval, threshold: number): Verdict {
   return ratio.low >= 1 / limit && ratio.high <= limit ? 'same' : 'unclear';
 }
 
-/**
- * True once more rounds would not change the answer: the verdict is clear and the interval narrow (half-width below
- * threshold / 2).
- */
+/** True once more rounds would not change the answer: a clear verdict, and a half-width below half of the threshold. */
 export function isSettled(ratio: Interval, threshold: number): boolean {
   return verdictOf(ratio, threshold) !== 'unclear' && Math.log(ratio.high / ratio.low) / 2 < Math.log1p(threshold) / 2;
 }

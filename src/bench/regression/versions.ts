@@ -26,13 +26,9 @@ const GIT_TIMEOUT_MS = 20_000;
  * @throws UserError for what is neither
  */
 export function resolveAgainst(name: string, root: string = PACKAGE_ROOT): Against {
-  if (name.startsWith('-'))
-    throw new UserError(
-      `--against must be a git revision or a folder, not ${show(name)}`,
-      'name a folder that begins with - as ./-name',
-    );
-  if (name.includes('\0') || name.length > 1000)
-    throw new UserError(`--against must be a git revision or a folder, not ${show(name)}`, 'check the name');
+  const neither = `--against must be a git revision or a folder, not ${show(name)}`;
+  if (name.startsWith('-')) throw new UserError(neither, 'name a folder that begins with - as ./-name');
+  if (name.includes('\0') || name.length > 1000) throw new UserError(neither, 'check the name');
   if (!existsSync(name)) return revision(name, root);
   if (statSync(name).isDirectory()) return folder(name);
   throw new UserError(

@@ -1,8 +1,7 @@
 /** Effects that several claims share. */
 import { mean, sum } from '../../numbers/statistics.js';
 import type { ItemScore } from '../score.js';
-import { type Asked, type Claim, type Need, type Seen, textsOf } from './claim.js';
-import { meanEffect, type Effect } from './verdict.js';
+import { meanEffect, textsOf, type Asked, type Claim, type Effect, type Need, type Seen } from './claim.js';
 
 /** Below this a divergence is rounding, nats. */
 const LEAST_KL = 1e-9;

@@ -7,12 +7,11 @@ import { LAMBDA_ATTN } from '../../fit/distillable.js';
 import type { SideStructure, Structure } from '../../fit/spectra.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { mean } from '../../numbers/statistics.js';
-import { codecsAt, pathFor, type Row } from '../grid.js';
+import { codecsAt, pathFor, plain, type Row } from '../grid.js';
 import { LONG_ROLLOUT } from '../items.js';
 import type { ItemScore } from '../score.js';
-import { textsOf, type Asked, type Claim, type Need, type Training } from './claim.js';
+import { textsOf, type Asked, type Claim, type Effect, type Need, type Training } from './claim.js';
 import { followsFurther, whole, klRatio, klsOf, nats, ofStructure, worseThan } from './effects.js';
-import type { Effect } from './verdict.js';
 
 /** A score of at least this counts as reliable retrieval (paper, Sec. "Long-generation stability"). */
 const RELIABLE = 0.9;
@@ -20,8 +19,6 @@ const RELIABLE = 0.9;
 const EVICTION = parseEviction('streaming:4+60', 'eviction');
 /** The paper's branch has 64 of a head's 128; its sweep begins at half of that (Table decoupled_char). */
 const BRANCH_SHARES = [1 / 2, 1 / 4] as const;
-const PLAIN = { storage: 'f16', eviction: null, initialisation: 'svd' } as const;
-const UNTRAINED = 'nothing is trained';
 const TRAINED: Training = { lambdaAttn: LAMBDA_ATTN, onPolicy: false };
 
 interface Choice extends Partial<Row> {
@@ -31,7 +28,13 @@ interface Choice extends Partial<Row> {
 
 /** What a claim needs of a codec; null where the geometry does not have it. */
 const needOf = (codec: Codec | undefined, { training = null, asked = ['text'], ...more }: Choice = {}): Need | null =>
-  codec ? { row: { codec, path: pathFor(codec), ...PLAIN, ...more }, training, asked } : null;
+  codec ? { row: { codec, path: pathFor(codec), ...plain, ...more }, training, asked } : null;
+
+/** A claim of fitted weights alone: the divergence of one is larger. */
+const untrained = (claim: string, paper: string, ...of: [Names, Needs]): Claim =>
+  worseThan({ claim, paper, note: 'nothing is trained' }, ...of);
+type Names = Parameters<typeof worseThan>[1];
+type Needs = Parameters<typeof worseThan>[2];
 
 /** The same budget in equal parts. */
 function equalRanks({ kind, rankK = 0, rankV = 0 }: Codec): Codec {
@@ -52,8 +55,9 @@ export function paperClaims(g: Geometry): Claim[] {
     needOf(codecsAt(g, kind, [ratio])[0], choice);
   const lla = (choice?: Choice): Need | null => at('lla', common, choice);
   const against = (kind: CodecKind, ratio: number, paper: string): Claim =>
-    worseThan(
-      { claim: `LLA is better than ${kind} at one budget (${ratioLabel(ratio)}×)`, paper, note: UNTRAINED },
+    untrained(
+      `LLA is better than ${kind} at one budget (${ratioLabel(ratio)}×)`,
+      paper,
       [kind, 'LLA'],
       [at(kind, ratio), at('lla', ratio)],
     );
@@ -61,30 +65,21 @@ export function paperClaims(g: Geometry): Claim[] {
   return [
     loopAxis(),
     ...valuesSlower(),
-    worseThan(
-      {
-        claim: 'SVD initialisation is far better than random',
-        paper: '0.771 against 0.105 nats after 300 steps (Table ablations)',
-        note: UNTRAINED,
-      },
+    untrained(
+      'SVD initialisation is far better than random',
+      '0.771 against 0.105 nats after 300 steps (Table ablations)',
       ['random directions', 'SVD directions'],
       [lla({ initialisation: 'random' }), lla()],
     ),
-    worseThan(
-      {
-        claim: "directions of all loops are better than the first loop's",
-        paper: '0.128 against 0.105 nats after 300 steps (Table ablations)',
-        note: UNTRAINED,
-      },
+    untrained(
+      "directions of all loops are better than the first loop's",
+      '0.128 against 0.105 nats after 300 steps (Table ablations)',
       ['directions of the first loop', 'directions of all loops'],
       [lla({ initialisation: 'first-loop' }), lla()],
     ),
-    worseThan(
-      {
-        claim: 'r_k < r_v is better than equal ranks at one budget',
-        paper: '0.129 against 0.105 nats after 300 steps (Table ablations)',
-        note: UNTRAINED,
-      },
+    untrained(
+      'r_k < r_v is better than equal ranks at one budget',
+      '0.129 against 0.105 nats after 300 steps (Table ablations)',
       ['equal ranks', 'ranks of 3:5'],
       [needOf(llaCodec && equalRanks(llaCodec)), lla()],
     ),
@@ -101,12 +96,9 @@ export function paperClaims(g: Geometry): Claim[] {
     against('cla', 2, '0.267 against 0.059 nats at 4× (Table isocache)'),
     against('kv-quant', common, 'GSM8K 0.702 against 0.800 at 4× (Table isocache)'),
     against('lla-2d', low, '0.078 against 0.062 nats at 5.33× (Table isocache)'),
-    worseThan(
-      {
-        claim: `LLA-2D is better than LLA at extreme compression (${ratioLabel(extreme)}×), teacher-forced`,
-        paper: '0.128 against 0.097 nats at 21.33× (Table isocache)',
-        note: UNTRAINED,
-      },
+    untrained(
+      `LLA-2D is better than LLA at extreme compression (${ratioLabel(extreme)}×), teacher-forced`,
+      '0.128 against 0.097 nats at 21.33× (Table isocache)',
       ['LLA', 'LLA-2D'],
       [at('lla', extreme), at('lla-2d', extreme)],
     ),

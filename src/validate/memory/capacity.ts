@@ -16,12 +16,11 @@ import { evictionLabel } from '../../eviction/policy.js';
 import { geometryFromConfig } from '../../geometry/hf-config.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { GpuError, type Device } from '../../gpu/index.js';
-import { candidateId } from '../../plan/ask/candidates.js';
 import type { Candidate } from '../../plan/types.js';
 import { isAlive } from '../../io/process-alive.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { OUT_OF_TIME, type Budget } from '../../io/budget.js';
-import { candidateOf, configurationFor } from '../grid.js';
+import { chosenOf } from '../grid.js';
 
 export interface CapacityRow {
   readonly id: string;
@@ -78,10 +77,7 @@ const CAPACITY_CONFIG = {
   max_position_embeddings: 65_536,
 };
 
-/**
- * The largest batch that works: from the prediction outwards, then by halves.
- * @param works false from some batch on
- */
+/** The largest batch that works: from the prediction outwards, then by halves. @param works false from some batch on */
 export async function largestBatch(
   predicted: number,
   works: (batch: number) => Promise<boolean>,
@@ -140,10 +136,9 @@ export async function checkCapacity(rules: CapacityRules): Promise<CapacityRepor
   const rows: CapacityRow[] = [];
   const notRun: { id: string; reason: string }[] = [];
   for (const choice of rules.quick ? CHOICES.slice(0, 1) : CHOICES) {
-    const candidate = candidateOf(geometry, choice);
-    if (!candidate || rules.stopped?.()) continue;
-    const c = configurationFor(geometry, candidate, rules.bindingBytes);
-    const id = candidateId(geometry, candidate, 'f16');
+    const chosen = chosenOf(geometry, choice, rules.bindingBytes);
+    if (!chosen || rules.stopped?.()) continue;
+    const { id, c, candidate } = chosen;
     const predicted = maxBatch(memoryModel(c, contextTokens, PAGE_TOKENS), memoryBytes);
     let decoded = 0;
     try {
@@ -161,17 +156,13 @@ export async function checkCapacity(rules: CapacityRules): Promise<CapacityRepor
         error: exact / predicted - 1,
       });
     } catch (error) {
-      if (error instanceof OutOfTime) {
-        notRun.push({ id, reason: OUT_OF_TIME });
-        continue;
-      }
-      if (!(error instanceof GpuError && error.fault === 'unsupported')) throw error;
-      notRun.push({
-        id,
-        reason:
-          `${error.message} (${predicted} sequences were predicted, ` +
-          `${decoded === 0 ? 'no batch' : `a batch of ${decoded}`} decoded a step)`,
-      });
+      const isRefused = error instanceof GpuError && error.fault === 'unsupported';
+      if (!isRefused && !(error instanceof OutOfTime)) throw error;
+      const reason = isRefused
+        ? `${error.message} (${predicted} sequences were predicted, ` +
+          `${decoded === 0 ? 'no batch' : `a batch of ${decoded}`} decoded a step)`
+        : OUT_OF_TIME;
+      notRun.push({ id, reason });
     }
   }
   return { model: geometry.name, memoryBytes, rows, notRun };

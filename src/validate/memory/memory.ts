@@ -11,6 +11,7 @@ import { memoryModel, prefillPeaks, type MemoryModel } from '../../cost/memory.j
 import type { AllocationKind } from '../../decoder/gpu/allocations.js';
 import { openDecoder, type GpuDecoder } from '../../decoder/gpu/decoder.js';
 import { mix } from '../../numbers/hash.js';
+import { sum } from '../../numbers/statistics.js';
 import { parseEviction, POLICY_NAMES } from '../../eviction/policy.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import type { Device } from '../../gpu/index.js';
@@ -110,18 +111,10 @@ export function predictedBytes(m: MemoryModel, batch: number): Record<CountedKin
 
 /** Bytes of each kind that a decoder has allocated. */
 export function allocatedBytes(decoder: Pick<GpuDecoder, 'allocations'>): Record<AllocationKind, number> {
-  const sums: Record<AllocationKind, number> = {
-    weights: 0,
-    codec: 0,
-    cache: 0,
-    'in-flight': 0,
-    eviction: 0,
-    workspace: 0,
-    prefill: 0,
-    control: 0,
-  };
-  for (const { kind, bytes } of decoder.allocations) sums[kind] += bytes;
-  return sums;
+  const own = (wanted: AllocationKind): number =>
+    sum(decoder.allocations.filter(({ kind }) => kind === wanted).map(({ bytes }) => bytes));
+  const all = [...COUNTED_KINDS, 'prefill', 'control'] as const;
+  return Object.fromEntries(all.map((kind) => [kind, own(kind)])) as Record<AllocationKind, number>;
 }
 
 /** Both of them, kind by kind. */
@@ -217,24 +210,19 @@ async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed:
   const prompt = (tokens: number): number[] =>
     Array.from({ length: tokens }, (_, i) => mix(seed + i) % c.geometry.vocab);
   const rows: KindBytes[] = [];
+  const whole = takesPositions(c.codec) ? POSITIONS_PROMPT_TOKENS : PROMPT_TOKENS;
   // Without latents all kinds are the same.
-  for (const kind of isLatent(c.codec)
-    ? (['accumulated', 'one-shot', 'by-layer'] as const)
-    : (['accumulated'] as const)) {
-    const whole = takesPositions(c.codec) ? POSITIONS_PROMPT_TOKENS : PROMPT_TOKENS;
+  const captured = isLatent(c.codec) ? (['one-shot', 'by-layer'] as const) : [];
+  for (const kind of ['accumulated' as const, ...captured]) {
     const longest = kind === 'accumulated' ? whole : CAPTURED_PROMPT_TOKENS;
     await decoder.prefill(
       Array.from({ length: batch }, (_, sequence) => prompt(sequence === 0 ? longest : 1)),
       kind,
     );
     decoder.reset();
-    const allocatedBytes = decoder.prefillAllocations.reduce(
-      (sum, { kind: use, bytes }) => sum + (use === 'prefill' ? bytes : 0),
-      0,
-    );
     rows.push({
       kind: kind === 'accumulated' ? 'prefill' : `prefill ${kind}`,
-      allocatedBytes,
+      allocatedBytes: allocatedBytes({ allocations: decoder.prefillAllocations }).prefill,
       predictedBytes: prefillPeaks(c, longest, PROMPT_CHUNK_TOKENS)[kind],
     });
   }
