@@ -102,7 +102,7 @@ export const exactAttention =
 
 /**
  * Logits of texts of one length.
- * @param parameters of `initialParameters`; used up, as `at` and `oneHot` are
+ * @param parameters of `parametersFrom`; used up, as `at` and `oneHot` are
  * @param oneHot [texts · tokens, vocabulary]
  * @param see.watch receives the scores of attention; `see.attend` stands in for exact attention
  * @returns [texts · tokens, vocabulary]

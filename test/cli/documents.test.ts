@@ -431,7 +431,9 @@ describe('what the pages list', () => {
     const readme = read(join(ROOT, 'README.md'));
     const [, full] = /^> full .* ([\d.]+ \([\d.]+–[\d.]+\))/m.exec(readme)!;
     expect(trust).toContain(`\`${full}\` ms a token`);
-    const counts = /^(\d+) published rows of real servers; (\d+) are priced/m.exec(read(join(ROOT, 'docs/accuracy.md')))!;
+    const counts = /^(\d+) published rows of real servers; (\d+) are priced/m.exec(
+      read(join(ROOT, 'docs/accuracy.md')),
+    )!;
     const [rows, priced] = counts.slice(1).map((n) => Number(n).toLocaleString('en-US'));
     expect(trust).toContain(`with ${priced} of ${rows} published rows`);
     expect(readme).toContain(`against ${priced} published rows`);
