@@ -319,8 +319,6 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
   });
 });
 
-/** f32 scalars of a sequence's latents that loops still add to. */
-
 describe('layout', () => {
   it('slots lie one after another, without gap or overlap, and sum to bytes per token × tokens', () => {
     // What a share of the tokens has is counted, and no decoder lays it out.
