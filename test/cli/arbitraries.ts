@@ -14,32 +14,9 @@ import { words } from './program.js';
 /** A value that no schema expects. Words that a result must not hold are not among them: a name may be shown. */
 export const junk: fc.Arbitrary<unknown> = fc.oneof(
   fc.constantFrom<unknown>(
-    null,
-    true,
-    false,
-    0,
-    -1,
-    1.5,
-    1e308,
-    -1e308,
-    5e-324,
-    1e15,
-    '',
-    ' ',
-    'x',
-    'nan',
-    '__proto__',
-    '\u001b[31m',
-    'a\nb',
-    '0',
-    '1e999',
-    '😀'.repeat(50),
-    'x'.repeat(3000),
-    [],
-    {},
-    [[]],
-    [null],
-    { a: 1 },
+    ...[null, true, false, 0, -1, 1.5, 1e308, -1e308, 5e-324, 1e15],
+    ...['', ' ', 'x', 'nan', '__proto__', '\u001b[31m', 'a\nb', '0', '1e999', '😀'.repeat(50), 'x'.repeat(3000)],
+    ...[[], {}, [[]], [null], { a: 1 }],
   ),
   fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<unknown>,
 );
@@ -60,13 +37,11 @@ export function mutate(value: unknown, path: Path, how: 'replace' | 'remove' | '
   const last = path.at(-1) as string | number;
   if (how === 'replace') parent[last] = by;
   else if (how === 'remove') delete parent[last];
-  else
-    Object.defineProperty(parent, `${last}${typeof by === 'string' ? by.slice(0, 20) : typeof by}`, {
-      value: by,
-      enumerable: true,
-      configurable: true,
-      writable: true,
-    });
+  else {
+    // Of the name __proto__ an assignment would make no field.
+    const name = `${last}${typeof by === 'string' ? by.slice(0, 20) : typeof by}`;
+    Object.defineProperty(parent, name, { value: by, enumerable: true, configurable: true, writable: true });
+  }
   return copy;
 }
 export const mutations = (value: unknown, by: fc.Arbitrary<unknown> = junk) =>
@@ -143,33 +118,17 @@ export const CONFIG = {
 export function calibration(): Calibration {
   const samples = [1, 4, 16, 64].map((m): Sample => {
     const shape = { groups: 1, m, k: 2048, n: 6144 };
-    const w = workOf({ kernel: 'matmul', variant: 'f16', shape });
-    return {
-      variant: 'f16',
-      shape,
-      tuning: {},
-      readBytes: w.readBytes,
-      writeBytes: w.writeBytes,
-      flops: w.flops,
-      seconds: [(w.readBytes + w.writeBytes) / 3e12 + 4e-6],
-      relativeError: 0,
-    };
+    const { readBytes, writeBytes, flops } = workOf({ kernel: 'matmul', variant: 'f16', shape });
+    const work = { variant: 'f16', shape, tuning: {}, readBytes, writeBytes, flops };
+    return { ...work, seconds: [(readBytes + writeBytes) / 3e12 + 4e-6], relativeError: 0 };
   });
   return {
     schema: 'lla-sim/calibration',
     schemaVersion: 1,
     program: { name: 'lla-sim', version: '0.1.0' },
     device: {
-      vendor: 'nvidia',
-      architecture: 'hopper',
-      device: '0x2335',
-      description: 'NVIDIA H200',
-      driver: 'x',
-      backend: 'vulkan',
-      software: false,
-      features: [],
-      limits: {},
-      memoryBytes: 140e9,
+      ...{ vendor: 'nvidia', architecture: 'hopper', device: '0x2335', description: 'NVIDIA H200', driver: 'x' },
+      ...{ backend: 'vulkan', software: false, features: [], limits: {}, memoryBytes: 140e9 },
     },
     host: { os: 'linux', arch: 'x64', cpu: 'c', cores: 8, memoryBytes: 1e11, node: 'v20' },
     clock: { kind: 'gpu-timestamp', resolutionSeconds: 1e-9 },
@@ -330,15 +289,8 @@ export const wild = fc
       {
         weight: 1,
         arbitrary: fc.constantFrom(
-          ['--all'],
-          ['--quiet'],
-          ['--help=1'],
-          ['-o'],
-          ['--'],
-          ['--no-all'],
+          ...words('--all --quiet --help=1 -o -- --no-all --toString -x').map((flag) => [flag]),
           ['--__proto__', '1'],
-          ['--toString'],
-          ['-x'],
           ['--vram', '80GB'],
         ),
       },

@@ -14,20 +14,7 @@ import {
 import { memoryModel } from '../../src/cost/memory.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { cacheSlots, type Geometry } from '../../src/geometry/geometry.js';
-import {
-  configuration,
-  F16,
-  GiB,
-  HUGINN,
-  KiB,
-  lla,
-  MiB,
-  NO_BRANCH,
-  OURO,
-  OURO_26,
-  PER_HEAD,
-  SHARED,
-} from './geometries.js';
+import { configuration, F16, HUGINN, KiB, lla, MiB, NO_BRANCH, OURO, OURO_26, SHARED } from './geometries.js';
 
 const hla = (rank: number, windowTokens: number): Codec => {
   return { kind: 'hla', rankK: rank, rankV: rank, rankFirst: 256, windowTokens };
