@@ -1,7 +1,6 @@
 /**
- * Kernels that read cached rows, against float64: attention over rows as they lie, over latents with K rebuilt, and the
- * rebuilding of rows. A seeded sample in which pairs of factors meet; LLA_SIM_CONTRACT=full takes the whole product of
- * the main factors instead.
+ * Kernels that read cached rows, against float64: a seeded sample in which pairs of factors meet. LLA_SIM_CONTRACT=full
+ * takes the whole product of the main factors instead.
  */
 import type { RunOptions, Span } from '../../kernels/attention-options.js';
 import { test } from 'vitest';
@@ -185,12 +184,9 @@ async function expectSetting(device: Device, c: Contract, s: Setting, seed: numb
 function casesOf(c: Contract, storage: Storage | null): Setting[] {
   const random = randomOf(mix(SEED ^ mix(c.kernel.length)));
   if (storage === null) return pairwise(FACTORS, random, allowed(c), c.cases);
-  const side = (): Case<typeof SIDE> =>
-    Object.fromEntries(
-      Object.entries(SIDE).map(([name, values]) => [name, random.pick<string | number>(values)]),
-    ) as Case<typeof SIDE>;
+  const drawn = () => Object.entries(SIDE).map(([name, values]) => [name, random.pick<string | number>(values)]);
   return product({ ...MAIN, storage: [storage] })
-    .map((main) => ({ ...main, ...side() }))
+    .map((main) => ({ ...main, ...(Object.fromEntries(drawn()) as Case<typeof SIDE>) }))
     .filter(allowed(c));
 }
 

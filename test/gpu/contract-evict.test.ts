@@ -1,7 +1,4 @@
-/**
- * H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is
- * compared.
- */
+/** H2O's mass, exchange of tokens and choice among a prompt's against float64; every word of caches is compared. */
 import type { EvictedCache } from '../../kernels/cache-options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
@@ -48,12 +45,8 @@ async function checkMass(
     const heads = own.map((head) => ({ m: stats[2 * head]!, l: stats[2 * head + 1]! }));
     for (let slot = 0; slot < capacity; slot++) {
       const at = row * capacity + slot;
-      const sum =
-        before[at]! +
-        pooledWeight(
-          own.map((head) => scores[head * capacity + slot]!),
-          heads,
-        );
+      const slotScores = own.map((head) => scores[head * capacity + slot]!);
+      const sum = before[at]! + pooledWeight(slotScores, heads);
       difference += (mass[at]! - sum) ** 2;
       norm += sum ** 2;
     }
@@ -134,12 +127,8 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
       for (const c of caches) {
         const layout = rowLayout(storage, c.width, groupSize);
         for (let i = 0; i < (c.rows ?? 1); i++) {
-          const at = (slot: number): CachedAt => ({
-            words: expected.caches.get(c.name) as Uint32Array,
-            capacity,
-            row: row * (c.rows ?? 1) + i,
-            slot,
-          });
+          const cached = { words: expected.caches.get(c.name)!, capacity, row: row * (c.rows ?? 1) + i };
+          const at = (slot: number): CachedAt => ({ ...cached, slot });
           copyRow(layout, at(move.from), at(move.to));
         }
       }
@@ -202,18 +191,9 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
       if (!moves) continue;
       for (const { name, width, rows: each = 1 } of caches) {
         for (let i = 0; i < each; i++) {
-          const from = {
-            words: random.get(runOf(name)) as Uint32Array,
-            capacity: runCapacity,
-            row: row * each + i,
-            slot: token,
-          };
-          copyRow(rowLayout(storage, width, groupSize), from, {
-            words: expected.get(name) as Uint32Array,
-            capacity,
-            row: (firstRow + row) * each + i,
-            slot,
-          });
+          const from = { words: random.get(runOf(name))!, capacity: runCapacity, row: row * each + i, slot: token };
+          const to = { words: expected.get(name)!, capacity, row: (firstRow + row) * each + i, slot };
+          copyRow(rowLayout(storage, width, groupSize), from, to);
         }
       }
     }
@@ -230,12 +210,8 @@ describeGpu('eviction against float64', (device) => {
     const r = randomOf(SEED);
     for (const [i, group] of [1, 2, 16, r.whole(1, 8)].entries()) {
       const context = r.pick([1, 31, 100, 300]);
-      await checkMass(
-        device,
-        { rows: r.whole(1, 5), group, context },
-        capacityOf(context + r.whole(0, 50)),
-        mix(SEED + i),
-      );
+      const shape = { rows: r.whole(1, 5), group, context };
+      await checkMass(device, shape, capacityOf(context + r.whole(0, 50)), mix(SEED + i));
     }
   });
 

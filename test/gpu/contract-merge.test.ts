@@ -109,11 +109,8 @@ const statsOf = (c: Case, noise: Float32Array, there: readonly boolean[]): Float
     }),
   );
 
-/** Random numbers of a seed and a salt. */
-const drawing =
-  (seed: number) =>
-  (salt: number, count: number): Float32Array<ArrayBuffer> =>
-    randomSingles(mix(seed + salt), count);
+/** Random numbers by salt. */
+const drawing = (seed: number) => (salt: number, count: number) => randomSingles(mix(seed + salt), count);
 
 const single = (words: Uint32Array<ArrayBuffer>): Float32Array => new Float32Array(words.buffer);
 
@@ -255,11 +252,7 @@ async function checkJoin(device: Device, c: Case, seed: number): Promise<void> {
     const mean = Math.floor((row % c.heads) / c.group) * c.width;
     const part = (from: Float32Array, of: Float32Array, means: (i: number) => number) => {
       const [m, l] = [of[2 * row]!, of[2 * row + 1]!];
-      return {
-        m,
-        l,
-        o: Array.from({ length: c.width }, (_, i) => l * (from[row * c.width + i]! + means(i))),
-      };
+      return { m, l, o: Array.from({ length: c.width }, (_, i) => l * (from[row * c.width + i]! + means(i))) };
     };
     const parts = [part(output, stats, () => 0), part(latent, latentStats, (i) => valueMeans[mean + i]!)];
     sizes.push(Math.max(...parts.map(meanSize)));
@@ -277,9 +270,7 @@ const EDGES: readonly Partial<Case>[] = [
   { empty: 1 },
   { empty: 0.9, spread: 300 },
   { splits: 1, empty: 1, width: 45, keyWidth: 27 },
-  {},
-  {},
-  {},
+  ...[{}, {}, {}],
 ];
 
 describeGpu('merges against float64', (device) => {
@@ -295,11 +286,8 @@ describeGpu('merges against float64', (device) => {
     });
 
   test('a NaN among the partials is not hidden', async () => {
-    const plan = planOperation({
-      kernel: 'attend_merge',
-      variant: 'f32',
-      shape: { rows: 1, splits: 2, width: 2, keyWidth: 0 },
-    });
+    const shape = { rows: 1, splits: 2, width: 2, keyWidth: 0 };
+    const plan = planOperation({ kernel: 'attend_merge', variant: 'f32', shape });
     const result = await runPlan(device, plan, { partials: Float32Array.of(NaN, 1, 0, 1, 1, 1, 0, 1) });
     expect([...single(result('output'))]).toEqual([NaN, 1]);
   });
@@ -313,10 +301,7 @@ describeGpu('merges against float64', (device) => {
 });
 
 test('heads that do not divide are refused', () => {
-  expect(() =>
-    planOperation(
-      { kernel: 'attend_merge', variant: 'current', shape: { rows: 6, splits: 1, width: 2, keyWidth: 2 } },
-      { current: { heads: 4, group: 2 } },
-    ),
-  ).toThrow(/do not divide/);
+  const shape = { rows: 6, splits: 1, width: 2, keyWidth: 2 };
+  const call = { kernel: 'attend_merge', variant: 'current', shape } as const;
+  expect(() => planOperation(call, { current: { heads: 4, group: 2 } })).toThrow(/do not divide/);
 });

@@ -12,15 +12,10 @@ import { randomSingles, randomWords, runPlan } from './run-plan.js';
 /** f32 sums of probabilities are known to this: a draw or a top-p this near a boundary may go either way. */
 const CLOSE = 1e-5;
 
-const greedy = async (device: Device, rows: number, logits: Float32Array<ArrayBuffer>): Promise<number[]> => [
-  ...(
-    await runPlan(
-      device,
-      planOperation({ kernel: 'sample', variant: 'greedy', shape: { rows, vocab: logits.length / rows } }),
-      { logits },
-    )
-  )('tokens'),
-];
+async function greedy(device: Device, rows: number, logits: Float32Array<ArrayBuffer>): Promise<number[]> {
+  const plan = planOperation({ kernel: 'sample', variant: 'greedy', shape: { rows, vocab: logits.length / rows } });
+  return [...(await runPlan(device, plan, { logits }))('tokens')];
+}
 
 async function topP(
   device: Device,
@@ -38,36 +33,17 @@ async function topP(
 
 describeGpu('sampling', (device) => {
   test('greedy: the lowest of equals, masked logits, NaN reported', async () => {
-    const row = (change: (x: Float32Array) => void): Float32Array => {
-      const x = randomSingles(mix(SEED), 700);
-      change(x);
-      return x;
-    };
+    const random = randomSingles(mix(SEED), 700);
+    const masked = random.map(() => -Infinity);
     const rows = [
-      row((x) => {
-        x[300] = 2;
-        x[650] = 2;
-      }),
-      row((x) => x.fill(-Infinity)),
-      row((x) => {
-        x.fill(-Infinity);
-        x[699] = -3e38;
-      }),
-      row((x) => {
-        x[513] = NaN;
-        x[5] = 9;
-      }),
-      row((x) => {
-        x[699] = Infinity;
-      }),
+      Object.assign(random.slice(), { 300: 2, 650: 2 }),
+      masked,
+      Object.assign(masked.slice(), { 699: -3e38 }),
+      Object.assign(random.slice(), { 513: NaN, 5: 9 }),
+      Object.assign(random.slice(), { 699: Infinity }),
     ];
-    expect(await greedy(device, 5, Float32Array.from(rows.flatMap((x) => [...x])))).toEqual([
-      300,
-      0,
-      699,
-      NO_TOKEN,
-      699,
-    ]);
+    const logits = Float32Array.from(rows.flatMap((x) => [...x]));
+    expect(await greedy(device, 5, logits)).toEqual([300, 0, 699, NO_TOKEN, 699]);
   });
 
   test('top-p draws the token of the reference', async () => {
@@ -135,12 +111,8 @@ describeGpu('sampling', (device) => {
     const row = (x: number): number[] => [...randomSingles(mix(SEED), 299), x];
     const masked = Array.from({ length: 300 }, (_, i) => (i === 123 ? -5 : -Infinity));
     const logits = Float32Array.from([...row(NaN), ...row(Infinity), ...masked, ...masked.map(() => -Infinity)]);
-    expect(await topP(device, 4, logits, randomWords(mix(SEED), 8), { temperature: 1, topP: 1, seed: 1 })).toEqual([
-      NO_TOKEN,
-      NO_TOKEN,
-      123,
-      NO_TOKEN,
-    ]);
+    const tokens = await topP(device, 4, logits, randomWords(mix(SEED), 8), { temperature: 1, topP: 1, seed: 1 });
+    expect(tokens).toEqual([NO_TOKEN, NO_TOKEN, 123, NO_TOKEN]);
   });
 });
 
