@@ -75,12 +75,8 @@ describe('numbers that must come out', () => {
     expect(of(128).codecBytes).toBe(2 * count);
   });
 
-  it('windows of 64 tokens in three later loops of 1.4B are 36 MiB a sequence', () => {
-    const codec: Codec = { kind: 'loop-window', windowTokens: 64 };
-    expect(CODECS['loop-window'].fromRatio(OURO, 4)).toEqual(codec);
-    const m = memoryModel(configuration({ codec, path: 'full' }), 4096, 32);
-    expect(m.kvBytesPerSequence).toBe(4096 * 192 * KiB + 36 * MiB);
-  });
+  it('windows of later loops have 64 tokens', () =>
+    expect(CODECS['loop-window'].fromRatio(OURO, 4)).toEqual({ kind: 'loop-window', windowTokens: 64 }));
 
   it('MELT of 1.4B: its published parameters, gates of later loops alone, states of all layers in flight', () => {
     const codec: Codec = { kind: 'melt' };
@@ -138,33 +134,6 @@ describe('numbers that must come out', () => {
     expect(memoryModel(configuration(), 4096, 32).codecBytes).toBe(0);
   });
 
-  it.each([
-    [4 / 3, 288, 480],
-    [1.6, 240, 400],
-    [2, 192, 320],
-    [8 / 3, 144, 240],
-    [3.2, 120, 200],
-    [4, 96, 160],
-    [16 / 3, 72, 120],
-    [32 / 3, 36, 60],
-    [128 / 9, 27, 45],
-    [64 / 3, 18, 30],
-  ])('lla %d× on Ouro has ranks %d/%d', (ratio, rankK, rankV) => {
-    expect(CODECS.lla.fromRatio(OURO, ratio)).toEqual(lla(rankK, rankV));
-  });
-
-  it.each([
-    ['lla-2d', [4096, 3072, 1536, 768]],
-    ['mla-head', [1024, 768, 384, 192]],
-  ] as const)('%s sums of ranks at 4, 5.33, 10.67 and 21.33×', (kind, sums) => {
-    expect(
-      [4, 16 / 3, 32 / 3, 64 / 3].map((r) => {
-        const c = CODECS[kind].fromRatio(OURO, r) as Codec;
-        return (c.rankK as number) + (c.rankV as number);
-      }),
-    ).toEqual(sums);
-  });
-
   it('residual-quant needs whole groups, and loops to tell apart', () => {
     const codec: Codec = { kind: 'residual-quant', residual: 'mixed-g32' };
     expect(CODECS['residual-quant'].refuse({ ...OURO, headDim: 80 }, codec)).toMatch('do not divide heads of 80');
@@ -211,10 +180,6 @@ describe('refusals', () => {
     ['residual-quant', { kind: 'residual-quant' }, /mixed-g32, int2-g32, mixed-g16/],
   ] as [CodecKind, Codec, RegExp][])('%s refuses %j', (kind, codec, reason) => {
     expect(CODECS[kind].refuse(OURO, codec)).toMatch(reason);
-  });
-
-  it('accepts the widest ranks there are', () => {
-    expect(CODECS.lla.refuse(OURO, lla(512, 512))).toBeUndefined();
   });
 
   it('loops that share rows need loops, and a way of sharing that somebody defined', () => {

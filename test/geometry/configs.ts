@@ -107,10 +107,7 @@ export const MISTRAL = {
   max_position_embeddings: 32768,
 };
 
-/**
- * Retrofitted with Huginn's loops: the file names Huginn's blocks. Llama's has rope_scaling, OLMo-2's and TinyLlama's
- * not.
- */
+/** Retrofitted with Huginn's loops: the file names Huginn's blocks. */
 const retrofit = (
   [heads, kvHeads, headDim]: readonly [number, number, number],
   vocab: number,

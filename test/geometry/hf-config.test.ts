@@ -131,9 +131,8 @@ describe('geometryFromConfig', () => {
     const usual = { tiedEmbeddings: false, weightType: 'bf16', rope: { theta: 10_000 } };
     expect(g).toMatchObject({ kvHeads: 32, headDim: 128, ...usual });
     expect(g.source).toContain('bf16 assumed');
-    expect(
-      geometryFromConfig({ ...bare, rope_parameters: { rope_theta: 5e5 }, dtype: 'float16' }, 'bare'),
-    ).toMatchObject({ rope: { theta: 5e5 }, weightType: 'f16' });
+    const newer = { ...bare, rope_parameters: { rope_theta: 5e5 }, dtype: 'float16' };
+    expect(geometryFromConfig(newer, 'bare')).toMatchObject({ rope: { theta: 5e5 }, weightType: 'f16' });
   });
 
   it('counts the biases that the class has', () => {

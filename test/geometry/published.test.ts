@@ -1,7 +1,4 @@
-/**
- * Bytes of published models against the counts of others: authors of servers, their pull requests, model cards. Nothing
- * here is computed by the formulas that it judges.
- */
+/** Bytes of published models as others count them: authors of servers, their pull requests, model cards. */
 import { describe, expect, it } from 'vitest';
 import { bytesPerToken, windowBytes } from '../../src/codecs/layout.js';
 import { layoutOf } from '../../src/codecs/registry.js';
