@@ -1,6 +1,4 @@
-/**
- * Block-absorbed attention and its set-up against float64, alone and one after the other. Outputs are NaN before a run.
- */
+/** Block-absorbed attention and its set-up against float64, alone and one after the other. */
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/numbers/hash.js';
@@ -45,19 +43,8 @@ interface Case {
   base: number;
   options: (random: Random) => OperationOptions;
 }
-/**
- * A pipeline takes a software adapter up to half a minute to compile: beside the first cases, one storage a seed, or
- * all on demand.
- */
-const OTHER_STORAGES = (
-  [
-    ['f32', 0],
-    ['q8', 32],
-    ['q4', 32],
-    ['q3', 64],
-    ['q2', 32],
-  ] as const
-).map(([variant, groupSize]): Case => {
+/** One a seed, or all on demand: a pipeline takes a software adapter up to half a minute to compile. */
+const OTHER_STORAGES = Object.entries({ f32: 0, q8: 32, q4: 32, q3: 64, q2: 32 }).map(([variant, groupSize]): Case => {
   const own = variant === 'q4' ? { sequences: 2 } : {};
   const shape = { ...SMALL, groupSize, headDim: 36, ...own };
   return { name: variant, variant, shape, base: 5e4, options: () => (variant === 'q4' ? { run: ragged } : {}) };

@@ -83,16 +83,12 @@ function compare(
       expect(errorOf(actual, row.o), `row ${i}: ${where}`).toBeLessThanOrEqual(tolerance * cancelled);
     }
     const scale = Math.max(c.spread, row.m === LOWEST ? 1 : Math.abs(row.m));
-    expect(
-      row.m === LOWEST ? Math.abs(stats[2 * i]! / LOWEST - 1) : Math.abs(stats[2 * i]! - row.m) / scale,
-      `m of row ${i}: ${where}`,
-    ).toBeLessThanOrEqual(TOLERANCE);
+    const off = row.m === LOWEST ? stats[2 * i]! / LOWEST - 1 : (stats[2 * i]! - row.m) / scale;
+    expect(Math.abs(off), `m of row ${i}: ${where}`).toBeLessThanOrEqual(TOLERANCE);
     // An error of m turns up in l as well, and cancels in what is made of both.
     const sum = stats[2 * i + 1]! * 2 ** (stats[2 * i]! - row.m);
-    expect(
-      row.l === 0 ? Math.abs(stats[2 * i + 1]!) : Math.abs(sum / row.l - 1),
-      `l of row ${i}: ${where}`,
-    ).toBeLessThanOrEqual(row.l === 0 ? 0 : 10 * TOLERANCE * scale);
+    const [wrong, most] = row.l === 0 ? [stats[2 * i + 1]!, 0] : [sum / row.l - 1, 10 * TOLERANCE * scale];
+    expect(Math.abs(wrong), `l of row ${i}: ${where}`).toBeLessThanOrEqual(most);
   });
 }
 
@@ -127,12 +123,10 @@ async function checkMerge(device: Device, variant: 'f32' | 'current', c: Case, s
   };
   const scale = c.spread / Math.sqrt(c.keyWidth);
   const current = variant === 'current';
+  const { splits, width, keyWidth } = c;
+  const shape = { rows: c.sequences * c.heads, splits, width, keyWidth: current ? keyWidth : 0 };
   const plan = planOperation(
-    {
-      kernel: 'attend_merge',
-      variant,
-      shape: { rows: c.sequences * c.heads, splits: c.splits, width: c.width, keyWidth: current ? c.keyWidth : 0 },
-    },
+    { kernel: 'attend_merge', variant, shape },
     { current: { heads: c.heads, group: c.group, scale, ...at } },
   );
   const vectors = randomSingles(mix(seed + 9), c.sequences * stride);
@@ -189,11 +183,8 @@ async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case
   );
   const of = drawing(seed);
   const [o, valueMeans, keyMeans] = [of(1, rows * c.width), of(2, kvHeads * c.width), of(3, kvHeads * c.keyWidth)];
-  const [queries, newKeys, newValues] = [
-    of(4, rows * c.keyWidth),
-    of(5, c.sequences * kvHeads * c.keyWidth),
-    of(6, c.sequences * kvHeads * c.width),
-  ];
+  const kvRows = c.sequences * kvHeads;
+  const [queries, newKeys, newValues] = [of(4, rows * c.keyWidth), of(5, kvRows * c.keyWidth), of(6, kvRows * c.width)];
   const branchQueries = of(
     8,
     branch.queries.offset + (c.sequences - 1) * branch.queries.stride + (c.heads - 1) * queryHead + branchWidth,

@@ -84,12 +84,9 @@ function carriedCall(
     before: own ? span.before : Math.max(1, Math.min(span.before, context)),
   }));
   const { capacity, ...prefill } = options.prefill ?? {};
+  const groupSize = s.storage.startsWith('q') ? compiled.pick([32, 64]) : 0;
   return {
-    call: {
-      kernel: 'attend_carried',
-      variant: s.storage,
-      shape: { ...call.shape, context, groupSize: s.storage.startsWith('q') ? compiled.pick([32, 64]) : 0 },
-    },
+    call: { kernel: 'attend_carried', variant: s.storage, shape: { ...call.shape, context, groupSize } },
     options: {
       prefill: {
         ...prefill,
@@ -119,14 +116,8 @@ function massCall(s: Case<typeof COMPILED> & Case<typeof MASS_PLACES>, random: R
     ...(at ? { queries: at } : {}),
     ...(branch ? { branch } : {}),
   };
-  return {
-    call: {
-      kernel: 'mass_prefill',
-      variant: s.storage,
-      shape: { sequences, kvHeads, rows: kvHeads / s.pooled, group, queries, context, keyWidth },
-    },
-    options: { massPrefill },
-  };
+  const shape = { sequences, kvHeads, rows: kvHeads / s.pooled, group, queries, context, keyWidth };
+  return { call: { kernel: 'mass_prefill', variant: s.storage, shape }, options: { massPrefill } };
 }
 
 describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (device) => {

@@ -48,11 +48,8 @@ describeGpu('kernels of residual-quant', (device) => {
     const random = randomOf(mix(SEED + i));
     const row = rowOf(random);
     const [sequences, heads, chunk] = [random.whole(1, 3), random.whole(1, 3), random.whole(1, 40)];
-    const append: KernelCall = {
-      kernel: 'append_residual',
-      variant: 'f32',
-      shape: { rows: sequences * chunk, heads, ...row },
-    };
+    const rows = { rows: sequences * chunk, heads, ...row };
+    const append: KernelCall = { kernel: 'append_residual', variant: 'f32', shape: rows };
     const apart = random.whole(0, 5);
     test(`codes ${JSON.stringify(append.shape)} in chunks of ${chunk}, seed ${SEED}`, async () => {
       const floats = row.loops * heads * row.headDim + apart;

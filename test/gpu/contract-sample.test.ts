@@ -51,11 +51,8 @@ describeGpu('sampling', (device) => {
     for (const [i, vocab] of [1, 2, 255, 257, 3000, 49152].entries()) {
       const r = randomOf(mix(SEED + i));
       const rows = vocab > 10000 ? 4 : 16;
-      const sampling = {
-        temperature: r.pick([0.3, 0.7, 1, 2]),
-        topP: r.pick([0.05, 0.5, 0.9, 0.95, 1]),
-        seed: mix(SEED + i),
-      };
+      const [temperature, top] = [r.pick([0.3, 0.7, 1, 2]), r.pick([0.05, 0.5, 0.9, 0.95, 1])];
+      const sampling = { temperature, topP: top, seed: mix(SEED + i) };
       // Rounded to a sixteenth, so that many tokens are as likely as each other; -0 and 0 are among them.
       const logits = randomSingles(mix(SEED + i), rows * vocab).map((x) => Math.round(96 * x) / 16);
       const draws = randomWords(mix(SEED + 7 * i), 2 * rows);
@@ -81,14 +78,11 @@ describeGpu('sampling', (device) => {
 
   test('top-p repeats with seed, stream and counter, wherever the row is, and differs otherwise', async () => {
     const logits = randomSingles(mix(SEED), 500);
-    const rows = (order: readonly number[], seed: number): Promise<number[]> =>
-      topP(
-        device,
-        order.length,
-        Float32Array.from(order.flatMap(() => [...logits])),
-        Uint32Array.from(order.flatMap((i) => [i, 3])),
-        { temperature: 1, topP: 1, seed },
-      );
+    const rows = (order: readonly number[], seed: number): Promise<number[]> => {
+      const same = Float32Array.from(order.flatMap(() => [...logits]));
+      const draws = Uint32Array.from(order.flatMap((i) => [i, 3]));
+      return topP(device, order.length, same, draws, { temperature: 1, topP: 1, seed });
+    };
     const order = Array.from({ length: 32 }, (_, i) => i);
     const first = await rows(order, SEED);
     expect(await rows([...order].reverse(), SEED)).toEqual([...first].reverse());

@@ -91,12 +91,7 @@ const CONTRACTS: readonly Contract[] = [
     shape: (r) => ({ rows: r.whole(1, 30), heads: r.whole(1, 12), headDim: r.even(2, 128) }),
     tolerance: 4e-7,
   },
-  {
-    kernel: 'swiglu',
-    variants: ['f32'],
-    options: (random, s) => placedRows(random, s, 2),
-    shape: rowsOf(10, 3000),
-  },
+  { kernel: 'swiglu', variants: ['f32'], options: (random, s) => placedRows(random, s, 2), shape: rowsOf(10, 3000) },
   {
     kernel: 'head_norm',
     variants: ['f32'],
