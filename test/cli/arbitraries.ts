@@ -9,6 +9,7 @@ import { workOf } from '../../kernels/registry.js';
 import { kernelHash } from '../../kernels/source.js';
 import type { Calibration, Sample } from '../../src/schema/calibration.js';
 import { flagOf, SETTINGS, type SettingName } from '../../src/schema/settings.js';
+import { OURO } from '../geometry/configs.js';
 import { words } from './program.js';
 
 /** A value that no schema expects. Words that a result must not hold are not among them: a name may be shown. */
@@ -96,23 +97,12 @@ export const SCENARIO = {
   tpot: '10s',
 };
 
-export const CONFIG = {
-  model_type: 'ouro',
-  architectures: ['OuroForCausalLM'],
-  num_hidden_layers: 24,
-  total_ut_steps: 4,
-  num_attention_heads: 16,
-  num_key_value_heads: 16,
-  head_dim: 128,
-  hidden_size: 2048,
-  intermediate_size: 5632,
-  vocab_size: 49152,
-  tie_word_embeddings: false,
-  rope_theta: 1e6,
-  max_position_embeddings: 65536,
-  torch_dtype: 'bfloat16',
-  rms_norm_eps: 1e-6,
-};
+const FIELDS = [
+  ...words('model_type architectures num_hidden_layers total_ut_steps num_attention_heads num_key_value_heads'),
+  ...words('head_dim hidden_size intermediate_size vocab_size tie_word_embeddings rope_theta'),
+  ...words('max_position_embeddings torch_dtype rms_norm_eps'),
+];
+export const CONFIG = Object.fromEntries(Object.entries(OURO).filter(([field]) => FIELDS.includes(field)));
 
 /** A small, sound calibration of an H200. */
 export function calibration(): Calibration {
@@ -122,6 +112,7 @@ export function calibration(): Calibration {
     const work = { variant: 'f16', shape, tuning: {}, readBytes, writeBytes, flops };
     return { ...work, seconds: [(readBytes + writeBytes) / 3e12 + 4e-6], relativeError: 0 };
   });
+  const predictors = { f16: fitPredictor('matmul', 'f16', samples) };
   return {
     schema: 'lla-sim/calibration',
     schemaVersion: 1,
@@ -140,15 +131,7 @@ export function calibration(): Calibration {
       f16FlopsPerSecond: null,
       matrixFlopsPerSecond: null,
     },
-    kernels: [
-      {
-        kernel: 'matmul',
-        sourceHash: kernelHash('matmul'),
-        samples,
-        gaps: [],
-        predictors: { f16: fitPredictor('matmul', 'f16', samples) },
-      },
-    ],
+    kernels: [{ kernel: 'matmul', sourceHash: kernelHash('matmul'), samples, gaps: [], predictors }],
   };
 }
 

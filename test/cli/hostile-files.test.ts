@@ -14,6 +14,7 @@ const files = scratch();
 afterAll(() => files.remove());
 
 describe('scenario files', () => {
+  const nine = (word: string): string => Array<string>(9).fill(word).join();
   it.each([
     ['a key with a newline and an escape', 'vram: 80GB\n"a\\nb\\e[31m": 1\n'],
     ['a metric named __proto__', 'vram: 80GB\nmin: {"__proto__": 1}\n'],
@@ -24,11 +25,7 @@ describe('scenario files', () => {
     ['nothing', ''],
     ['a list', '- vram\n'],
     ['a word', 'hello'],
-    [
-      'a billion laughs',
-      'a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: ' +
-        '[*c,*c,*c,*c,*c,*c]\n',
-    ],
+    ['a billion laughs', `a: &a [${nine('x')}]\nb: &b [${nine('*a')}]\nc: &c [${nine('*b')}]\nd: [${nine('*c')}]\n`],
     ['a depth of thousands', `codec: ${'['.repeat(5000)}${']'.repeat(5000)}\n`],
     ['bytes that are no text', '\u0000\u0001\u0002'],
     ['50,000 tags', `codec: [${'!a x,'.repeat(50_000)}]\n`],

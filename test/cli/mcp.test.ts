@@ -102,9 +102,10 @@ describe('lla-sim mcp', () => {
     }
     const answers = stdout.toString().trim().split('\n');
     const errors = answers.map((line) => JSON.parse(line) as Answer).filter((answer) => answer.error !== undefined);
+    const noMessage: unknown = expect.stringMatching(/^the line is no message of JSON-RPC 2\.0: /);
     expect(errors.map(({ id, error }) => [id, error?.code, error?.message])).toEqual([
       [null, -32700, 'the line is not valid JSON'],
-      ...[1, 2, 3].map(() => [null, -32600, expect.stringMatching(/^the line is no message of JSON-RPC 2\.0: /)]),
+      ...[1, 2, 3].map(() => [null, -32600, noMessage]),
       [7, -32602, 'tools/call: params is missing'],
       [7, -32602, 'tools/call: params.arguments must be a map of fields, not 5'],
       [7, -32602, 'tools/call: params.name is missing'],

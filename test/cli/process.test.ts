@@ -1,6 +1,4 @@
-/**
- * The program as a process, as a package carries it: what only a run from the outside shows. Without calibrations.
- */
+/** The program as a process, as a package carries it, without calibrations. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -39,7 +39,6 @@ afterAll(() => {
   program.remove();
   files.remove();
 });
-const run = (...args: string[]) => program.run(['run', '--model', config, ...args]);
 
 interface Run {
   tokens: number[][];
@@ -54,7 +53,6 @@ const parsed = (o: Outcome): Run => {
   expect(o.code, o.err).toBe(0);
   return JSON.parse(o.out) as Run;
 };
-const json = (...args: string[]): Run => parsed(run('--format', 'json', ...args));
 const runHere = (...args: string[]) => inProcess('run', '--model', config, ...args);
 
 it('says in one line what is wrong with the input', async () => {
@@ -110,7 +108,7 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
   it('generates, the same from the same seed, and counts the cache', async () => {
     const sampled = '--tokens 1,2,3 --codec lla --ratio 2 --max-tokens 8 --temperature 1 --top-p 0.9 --batch 2';
     const args = words(`${sampled} --seed ${SEED}`);
-    const first = json(...args);
+    const first = parsed(program.run(['run', '--model', config, '--format', 'json', ...args]));
     expect(first.tokens.map((t) => t.length)).toEqual([8, 8]);
     // Sequences of a batch draw from streams of their own.
     expect(first.tokens[0]).not.toEqual(first.tokens[1]);
@@ -206,26 +204,22 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     return { code: await ended, out, err };
   }
 
-  it('Ctrl-C: one line, exit code 130, nothing on stdout', async () => {
-    const asked = '--tokens 1 --max-tokens 200000 --eviction streaming:4+60 --format json';
-    const { code, out, err } = await interrupted(['run', '--model', config, ...words(asked)]);
+  // Of validate memory and capacity, whose attempts are processes of their own.
+  it.each([
+    [
+      `run --model ${config} --tokens 1 --max-tokens 200000 --eviction streaming:4+60 --format json`,
+      /error: interrupted after \d+ of 200000 tokens; nothing of it is printed; run it again/,
+    ],
+    ...['memory', 'capacity'].map((section) => {
+      const asked = `validate --only ${section} --format json -o ${join(files.path, 'part.json')}`;
+      return [asked, /error: interrupted: no result is printed; run it again/] as const;
+    }),
+  ] as const)('Ctrl-C, %s: one line, exit code 130, no result in part', async (asked, message) => {
+    const { code, out, err } = await interrupted(words(asked));
     expect(code, err).toBe(130);
-    expect(out).toBe('');
-    expect(err).toMatch(/error: interrupted after \d+ of 200000 tokens; nothing of it is printed; run it again/);
+    expect([out, existsSync(join(files.path, 'part.json'))]).toEqual(['', false]);
+    expect(err).toMatch(message);
     expect(err).not.toMatch(/defect|at .*\.js:\d+/);
-  });
-
-  it('Ctrl-C while validating: one line, exit code 130, no report in part', async () => {
-    // Memory and capacity, whose attempts are processes of their own.
-    for (const section of ['memory', 'capacity']) {
-      const file = join(files.path, `${section}.json`);
-      const { code, out, err } = await interrupted(['validate', '--only', section, '--format', 'json', '-o', file]);
-      expect(code, err).toBe(130);
-      expect(out).toBe('');
-      expect(existsSync(file)).toBe(false);
-      expect(err).toMatch(/error: interrupted: no result is printed; run it again/);
-      expect(err).not.toMatch(/defect|at .*\.js:\d+/);
-    }
   });
 
   it('validate --quick: the capacity holds, tried in processes; steps without a calibration have no prediction', () => {

@@ -155,13 +155,10 @@ describe(`claims (seed ${SEED})`, () => {
     };
   };
   /** @param begins of the claims that are tried */
-  const tried = (model: Made, twin: Made = {}, begins = ''): ClaimResult[] =>
-    tryClaims(
-      g,
-      claims.filter(({ claim }) => claim.startsWith(begins)),
-      evidence(model),
-      evidence(twin),
-    );
+  const tried = (model: Made, twin: Made = {}, begins = ''): ClaimResult[] => {
+    const own = claims.filter(({ claim }) => claim.startsWith(begins));
+    return tryClaims(g, own, evidence(model), evidence(twin));
+  };
   const verdictsOf = (model: Made, twin?: Made): Record<string, Verdict> =>
     Object.fromEntries(tried(model, twin).map((r) => [r.claim, r.verdict]));
   const verdictOn = (claim: string, model: Made, twin?: Made): Verdict | undefined =>

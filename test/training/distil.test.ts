@@ -1,5 +1,5 @@
 /** Distillation as jax-js computes it against float64: the student's pass, its loss and gradients, and steps. */
-import { nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
+import { nn, numpy as np, tree } from '@jax-js/jax';
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Branch, Codec, Path } from '../../src/codecs/codec.js';
@@ -48,7 +48,7 @@ import { distillationLoss, exactPass, studentPass, type Frozen } from '../../src
 import { temporaryFolder } from '../decoder/files.js';
 import { GEOMETRIES } from '../decoder/models.js';
 import { SEED } from '../gpu/random.js';
-import { expectGradients } from './gradients.js';
+import { expectGradients, withGradients } from './gradients.js';
 
 const two = tinyGeometry({
   ...{ hidden_size: 12, intermediate_size: 10, total_ut_steps: 2, vocab_size: 17 },
@@ -278,11 +278,7 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
       });
       const alone = distillationLoss(setting, swap, 0)(tree.ref(arrays), frozen());
       expect(((await alone.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source, known, weights, 0), 4);
-      const [loss, gradients] = (
-        valueAndGrad(distillationLoss(setting, swap, LAMBDA) as never) as unknown as (
-          ...args: unknown[]
-        ) => [np.Array, Parameters]
-      )(arrays, frozen());
+      const [loss, gradients] = withGradients(distillationLoss(setting, swap, LAMBDA))(arrays, frozen());
       expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source, known, weights), 4);
       expect(Object.keys(gradients).sort()).toEqual([...source.shapes.keys()].sort());
       const all = Object.entries(gradients).map(async ([name, gradient]) => {

@@ -1,6 +1,11 @@
 /** Gradients of jax-js beside differences of a loss in float64. */
+import { valueAndGrad, type numpy as np } from '@jax-js/jax';
 import { expect } from 'vitest';
 import type { TensorSource } from '../../src/decoder/weights.js';
+
+/** The value of a loss, and its gradients by the names of its first argument. */
+export const withGradients = (loss: unknown) =>
+  valueAndGrad(loss as never) as unknown as (...args: unknown[]) => [np.Array, Record<string, np.Array>];
 
 /** @param lossOf of other values of the tensors of `source`, along a direction near each tensor's gradient */
 export function expectGradients(

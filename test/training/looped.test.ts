@@ -1,5 +1,5 @@
 /** The network as jax-js trains it against the float64 decoder: logits, gradients and one step. */
-import { nn, numpy as np, valueAndGrad } from '@jax-js/jax';
+import { nn, numpy as np } from '@jax-js/jax';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forward as exactForward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
@@ -24,7 +24,7 @@ import {
 } from '../../src/training/trainer.js';
 import { SEED } from '../gpu/random.js';
 import { randomFrom } from '../../src/numbers/random.js';
-import { expectGradients } from './gradients.js';
+import { expectGradients, withGradients } from './gradients.js';
 
 /** Grouped heads, two layers, two loops. */
 const g = tinyGeometry({
@@ -77,12 +77,10 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     repeats: np.array(batch.repeats).reshape([2, LENGTH, LENGTH]),
     guide: np.array(guide),
   });
-  const lossAndGradients = (guided: boolean, guide: number): [np.Array, Record<string, np.Array>] =>
-    (
-      valueAndGrad(lossOf(g, EPSILON, LENGTH, guided) as never) as unknown as (
-        ...args: unknown[]
-      ) => [np.Array, Record<string, np.Array>]
-    )(parametersFrom(trainedTensors(g), twin), positionsOf(g, LENGTH), inputs(guide));
+  const lossAndGradients = (guided: boolean, guide: number): [np.Array, Record<string, np.Array>] => {
+    const parameters = parametersFrom(trainedTensors(g), twin);
+    return withGradients(lossOf(g, EPSILON, LENGTH, guided))(parameters, positionsOf(g, LENGTH), inputs(guide));
+  };
 
   it('computes the logits of the float64 decoder, to f32', async () => {
     const parameters = parametersFrom(trainedTensors(g), twin);
