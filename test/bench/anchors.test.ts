@@ -1,6 +1,4 @@
-/**
- * Which calls a calibration measures: what they weigh, and that steps off their grid lie inside them.
- */
+/** Which calls a calibration measures: what they weigh, and that steps off their grid lie inside them. */
 import { describe, expect, test } from 'vitest';
 import { ANCHOR_RANGES, anchorCalls, firstCalls, type Anchor } from '../../src/bench/calibrate/anchors.js';
 import { randomFrom } from '../../src/numbers/random.js';
@@ -27,18 +25,9 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     expect(new Set(keys).size).toBe(keys.length);
     const kinds = new Set(anchors.map(idOf));
     for (const kind of [
-      'matmul f16',
-      'attend f16',
-      'attend q4',
-      'attend f16+scores',
-      'attend_rebuild f16+scores',
-      'attend_block_absorbed f16',
-      'rebuild f16+plain',
-      'evict f16',
-      'attend_prefill f16',
-      'attend_carried f16+own',
-      'attend_carried q4',
-      'load f16',
+      ...['matmul f16', 'attend f16', 'attend q4', 'attend f16+scores', 'attend_rebuild f16+scores'],
+      ...['attend_block_absorbed f16', 'rebuild f16+plain', 'evict f16', 'attend_prefill f16'],
+      ...['attend_carried f16+own', 'attend_carried q4', 'load f16'],
     ])
       expect(kinds).toContain(kind);
   });
@@ -62,12 +51,10 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
       anchorCalls(findPreset('ouro-1.4b'), { ...software, prompts: [], steps: [{ ...step, weight }] });
     const once = at(1);
     for (const { share } of once) expect(share).toBeGreaterThan(0);
-    const products = once.filter((c) => c.kernel === 'matmul').reduce((sum, c) => sum + c.share, 0);
-    const norms = once.filter((c) => c.kernel === 'rmsnorm').reduce((sum, c) => sum + c.share, 0);
-    expect(products).toBeGreaterThan(10 * norms);
-    at(3).forEach((c, i) => {
-      expect(c.share).toBeCloseTo(3 * (once[i] as Anchor).share, 12);
-    });
+    const shareOf = (kernel: string): number =>
+      once.filter((c) => c.kernel === kernel).reduce((sum, c) => sum + c.share, 0);
+    expect(shareOf('matmul')).toBeGreaterThan(10 * shareOf('rmsnorm'));
+    at(3).forEach((c, i) => expect(c.share).toBeCloseTo(3 * (once[i] as Anchor).share, 12));
   });
 
   test('prompts are measured beside steps, with a fifth of their weight and shapes that such an adapter takes', () => {
@@ -95,14 +82,8 @@ describe(`calls of real steps (LLA_SIM_SEED=${seed})`, () => {
     const outside = new Set<string>();
     let [known, all] = [0, 0];
     const keys = new Set(anchors.map(keyOf));
-    const { bindingBytes } = common;
-    for (const { c, batch, contextTokens } of stepGrid({
-      geometry,
-      software: true,
-      quick: false,
-      seed,
-      bindingBytes,
-    })) {
+    const asked = { geometry, software: true, quick: false, seed, bindingBytes: common.bindingBytes };
+    for (const { c, batch, contextTokens } of stepGrid(asked)) {
       forEachOp(c, schedule(c, batch, contextTokens), ({ kernel, variant, shape }) => {
         const id = idOf({ kernel, variant });
         const box = boxes.get(id);

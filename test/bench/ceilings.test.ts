@@ -1,7 +1,4 @@
-/**
- * The ceilings: what is measured here, what is refused with a reason, and that the kernel for matrix units is valid
- * WGSL.
- */
+/** The ceilings: what is measured here, what is refused with a reason, and valid WGSL for matrix units. */
 import '../gpu/timed.js';
 import { describe, expect, test } from 'vitest';
 import { matrixObstacle, measureCeilings, measureOverheads, transferOf } from '../../src/bench/ceilings.js';
@@ -41,10 +38,7 @@ test('a transfer is what the small one costs, and the rate of what the large one
   expect(transferOf(0.04, 0.032).bytesPerSecond).toBeCloseTo((32 * 2 ** 20 - 16) / 0.032, 3);
 });
 
-/**
- * Dawn's null backend runs nothing, but has every feature and checks WGSL: all that can be said of the kernel without
- * such a GPU.
- */
+/** It runs nothing, but has every feature and checks WGSL. */
 describeGpu('on Dawn’s null backend', () => {
   test('the kernel for matrix units is accepted', async () => {
     const nothing = await openDevice({ backend: 'null' });
@@ -59,12 +53,8 @@ describeGpu('on Dawn’s null backend', () => {
         workgroups: [1, 1, 1],
       } as const;
       await expect(nothing.pipeline(step)).resolves.toBeDefined();
-      const broken = {
-        id: 'broken',
-        load: () =>
-          'enable chromium_experimental_subgroup_matrix; @compute @workgroup_size(32) fn main() { let m = ' +
-          'subgroup_matrix_left<f32, 8>(); }',
-      };
+      const wrong = '@compute @workgroup_size(32) fn main() { let m = subgroup_matrix_left<f32, 8>(); }';
+      const broken = { id: 'broken', load: () => `enable chromium_experimental_subgroup_matrix; ${wrong}` };
       await expect(nothing.pipeline(step, broken)).rejects.toThrow(/subgroup_matrix_left/);
     } finally {
       nothing.close();

@@ -45,13 +45,10 @@ test(`a point tells by how much the variances of all candidates fall, by their s
 });
 
 test('it lies amid the shares, and not where one was measured', () => {
-  const pick = (measured: number[], shares: number[] = []): number =>
-    mostTelling(
-      NORM,
-      rows(measured).map(({ shape }) => shape),
-      rows([1, 3, 7, 15, 1023], shares),
-      REACH,
-    ).index;
+  const pick = (measured: number[], shares: number[] = []): number => {
+    const shapes = rows(measured).map(({ shape }) => shape);
+    return mostTelling(NORM, shapes, rows([1, 3, 7, 15, 1023], shares), REACH).index;
+  };
   expect(pick([], [0, 0, 0, 0, 1])).toBe(4);
   expect(pick([7])).not.toBe(2);
   expect(pick([6, 8], [1, 1, 1, 1, 1])).toBe(4);

@@ -82,11 +82,8 @@ describe('compiling ahead', () => {
 
   test('what there was no time for is put off, but of a kernel of which nothing was compiled', async () => {
     const count = tracksOf().length;
-    const limits: { untilSeconds?: number; most?: number }[] = [
-      { untilSeconds: count / 4 },
-      { most: Math.floor(count / 2) },
-    ];
-    for (const rules of limits) {
+    const [untilSeconds, most] = [count / 4, Math.floor(count / 2)];
+    for (const rules of [{ untilSeconds }, { most }] as { untilSeconds?: number; most?: number }[]) {
       const { tracks, before, compiled, at } = await compileIn({ devices: 2, ...rules });
       expect(compiled.length).toBeGreaterThan(0);
       expect(compiled.length).toBeLessThanOrEqual(rules.most ?? Infinity);

@@ -15,13 +15,8 @@ describe(`in turn (LLA_SIM_SEED=${seed})`, () => {
       at += 1;
       return Promise.resolve(seconds * (1 + 0.01 * at));
     };
-    const times = await interleave([measure('a', 1), measure('b', 2), measure('c', 3)], {
-      seconds: 0,
-      leastRounds: 40,
-      mostRounds: 90,
-      seed,
-      clockNow: () => at,
-    });
+    const rules = { seconds: 0, leastRounds: 40, mostRounds: 90, seed, clockNow: () => at };
+    const times = await interleave([measure('a', 1), measure('b', 2), measure('c', 3)], rules);
     expect(times.map((t) => t.length)).toEqual([40, 40, 40]);
     const rounds = Array.from({ length: 40 }, (_, i) => order.slice(3 * i, 3 * i + 3).join(''));
     for (const [i, round] of rounds.entries())
@@ -34,40 +29,28 @@ describe(`in turn (LLA_SIM_SEED=${seed})`, () => {
     const one = [() => Promise.resolve((at += 1))];
     const rules = { leastRounds: 2, mostRounds: 50, seed, clockNow: () => at };
     expect((await interleave(one, { ...rules, seconds: 10 }))[0]).toHaveLength(10);
-    expect(
-      (await interleave(one, { ...rules, seconds: 1e9, settled: ([t]) => (t?.length ?? 0) >= 7 }))[0],
-    ).toHaveLength(7);
+    const settled = ([t]: readonly (readonly number[])[]): boolean => (t?.length ?? 0) >= 7;
+    expect((await interleave(one, { ...rules, seconds: 1e9, settled }))[0]).toHaveLength(7);
     expect((await interleave(one, { ...rules, seconds: 1e9 }))[0]).toHaveLength(50);
   });
 
   test('a phase of half speed does not move a ratio within rounds, though it doubles the times', () => {
     const random = randomFrom(seed);
     const load = Array.from({ length: 60 }, (_, i) => (Math.floor(i / 15) % 2 === 0 ? 1 : 2) * (1 + 0.02 * random()));
-    const { estimate, low, high } = ratioOf(
-      load.map((l) => 1.3 * l),
-      load,
-      seed,
-    );
+    const slower = load.map((l) => 1.3 * l);
+    const { estimate, low, high } = ratioOf(slower, load, seed);
     expect(estimate).toBeCloseTo(1.3, 10);
     expect(high / low).toBeLessThan(1.001);
-    expect(
-      sumOf([
-        [1, 2],
-        [3, 4],
-      ]),
-    ).toEqual([4, 6]);
+    expect(sumOf([load, slower])).toEqual(load.map((l, i) => l + slower[i]!));
   });
 });
 
 test('block-absorbed is compared with the faster rebuild and with absorbed, by sums of kernels', () => {
-  const {
-    paths: [set],
-  } = rooflineCases(true);
-  if (!set) throw new Error('no paths');
+  const set = rooflineCases(true).paths[0]!;
   const times = new Map<string, number[]>();
   const put = (path: keyof typeof set.paths, each: number): void => {
     for (const c of set.paths[path])
-      times.set(`${c.kernel} ${c.variant} ${JSON.stringify(c.shape)}`, [each, each, each, each]);
+      times.set(`${c.kernel} ${c.variant} ${JSON.stringify(c.shape)}`, Array<number>(4).fill(each));
   };
   put('absorbed', 1);
   put('materialised rebuild', 2);
@@ -75,10 +58,8 @@ test('block-absorbed is compared with the faster rebuild and with absorbed, by s
   put('block-absorbed', 3);
   const sums = 3 * set.paths['block-absorbed'].length;
   const found = pathRatios(set, times, seed);
-  expect(found.map((r) => [r.above, r.below])).toEqual([
-    ['block-absorbed', 'fused rebuild'],
-    ['block-absorbed', 'absorbed'],
-  ]);
+  const pairs = found.map((r) => `${r.above} : ${r.below}`);
+  expect(pairs).toEqual(['block-absorbed : fused rebuild', 'block-absorbed : absorbed']);
   expect(found[0]?.ratio.estimate).toBeCloseTo(sums / 5, 12);
   put('fused rebuild', 7);
   expect(pathRatios(set, times, seed)[0]?.below).toBe('materialised rebuild');

@@ -7,7 +7,7 @@ import { describeHost } from '../../src/bench/host.js';
 import { ticking } from './ticking.js';
 import { bench } from '../../src/bench/regression/bench.js';
 import { tune } from '../../src/bench/calibrate/tune.js';
-import { calibrationSchema, type Sample } from '../../src/schema/calibration.js';
+import { calibrationSchema, type Calibration } from '../../src/schema/calibration.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED as seed } from '../gpu/random.js';
 
@@ -24,12 +24,7 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       budgetSeconds: BUDGET,
       seed,
       kernels: ['swiglu'],
-      calls: [
-        () => CALLS,
-        () => {
-          throw new Error('a list that so short a budget does without');
-        },
-      ],
+      calls: [() => CALLS, () => expect.unreachable('a list that so short a budget does without')],
       onProgress: (p) => seen.push(p.secondsLeft),
     });
     const parsed = calibrationSchema.parse(JSON.parse(JSON.stringify(calibration)));
@@ -51,10 +46,9 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
       calls: [() => [{ kernel: 'rope', variant: 'half-split', shape: { rows: 4, heads: 32, headDim: 128 } }]],
       resumeFrom: parsed,
     });
-    const [before, after] = [parsed, resumed].map(
-      (c) => c.kernels.find((k) => k.kernel === 'swiglu')?.samples ?? [],
-    ) as [Sample[], Sample[]];
-    expect(after.map((sample) => sample.seconds)).toEqual(before.map((sample) => sample.seconds));
+    const secondsIn = ({ kernels }: Calibration) =>
+      kernels.find((k) => k.kernel === 'swiglu')?.samples.map((sample) => sample.seconds);
+    expect(secondsIn(resumed)).toEqual(secondsIn(parsed));
     expect(resumed.kernels.map((k) => k.kernel).sort()).toEqual(['rope', 'swiglu']);
     const { probeSeconds: runs = [] } = parsed;
     expect(resumed.probeSeconds?.slice(0, runs.length)).toEqual(runs);
@@ -62,17 +56,9 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
   });
 
   test('shares of the ceilings are above 0, and those of the read rate no more than a cache explains', async () => {
+    const asked = { against: null, kernels: null, calls: CALLS.slice(2), threshold: 0.05, seed, all: false };
     const within = (seconds: number): ReturnType<typeof bench> =>
-      bench(device, {
-        against: null,
-        kernels: null,
-        calls: CALLS.slice(2),
-        budget: ticking(seconds),
-        threshold: 0.05,
-        seed,
-        all: false,
-        tunedSeconds: () => 1e-9,
-      });
+      bench(device, { ...asked, budget: ticking(seconds), tunedSeconds: () => 1e-9 });
     // There is time for the ceilings, and none for a call beside them.
     await expect(within(12)).rejects.toThrow('nothing was measured: overheads and ceilings took 1 of 12 s');
     const [result] = (await within(60)).results;
@@ -86,18 +72,9 @@ describeGpu(`measuring (LLA_SIM_SEED=${seed})`, (device) => {
   });
 
   test('tuning measures right candidates only, and leaves a kernel without tunables alone', async () => {
-    const merge = {
-      kernel: 'attend_merge',
-      variant: 'f32',
-      shape: { rows: 64, splits: 8, width: 128, keyWidth: 0 },
-    } as const;
-    const tuned = await tune(device, {
-      calls: [merge, ...CALLS],
-      clock: 'wall',
-      submitSeconds: 0,
-      budget: new Budget(1),
-      seed,
-    });
+    const shape = { rows: 64, splits: 8, width: 128, keyWidth: 0 };
+    const calls = [{ kernel: 'attend_merge', variant: 'f32', shape } as const, ...CALLS];
+    const tuned = await tune(device, { calls, clock: 'wall', submitSeconds: 0, budget: new Budget(1), seed });
     expect(Object.keys(tuned).filter((k) => k !== 'attend_merge')).toEqual([]);
   });
 });

@@ -1,7 +1,4 @@
-/**
- * End to end on the device at hand: identical kernels, a kernel that became slower, and versions that cannot be
- * compared.
- */
+/** On the device at hand: identical kernels, a kernel that became slower, and versions that cannot be compared. */
 import '../gpu/timed.js';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -34,12 +31,11 @@ const folderOf = (change: (text: string) => string): string => kernels(mkdtempSy
 
 /** Some hundred exponentials more an element; no compiler can know that the condition never holds. */
 const heavy = (text: string): string => {
-  const planted = text.replace(
-    '    let gate = input[at];\n',
-    '    var gate = input[at];\n    var again = 0.0;\n    for (var n = 0u; n < 100u * ' +
-      'min(params.count, 1u); n++) { again += exp(gate + f32(n) * 0.01); }\n    if (again == ' +
-      '1.2345e30) { gate = again; }\n',
-  );
+  const slow = `var gate = input[at];
+    var again = 0.0;
+    for (var n = 0u; n < 100u * min(params.count, 1u); n++) { again += exp(gate + f32(n) * 0.01); }
+    if (again == 1.2345e30) { gate = again; }`;
+  const planted = text.replace('let gate = input[at];', slow);
   if (planted === text) throw new Error('swiglu.wgsl has changed: write this plant anew');
   return planted;
 };
@@ -55,13 +51,8 @@ describeGpu('bench --against', (device) => {
   };
   const reportOn = async (folder: string): Promise<BenchReport> =>
     (measured = await bench(device, {
-      against: resolveAgainst(folder),
-      kernels: ['swiglu'],
-      calls: [CALL],
-      budget: ticking(60),
-      threshold: 0.05,
-      seed: 1,
-      all: false,
+      ...{ against: resolveAgainst(folder), kernels: ['swiglu'], calls: [CALL] },
+      ...{ budget: ticking(60), threshold: 0.05, seed: 1, all: false },
     }));
   const against = async (folder: string): Promise<BenchResult | undefined> => {
     const before = resolveAgainst(folder).sources;
@@ -83,15 +74,11 @@ describeGpu('bench --against', (device) => {
   });
 
   test.each([
-    [
-      'does not compile',
-      (t: string) => t.replace('exp(-gate)', 'no_such_function(gate)'),
-      /does not run with this program.*no_such_function/,
-    ],
-    ['has another binding', (t: string) => t.replace('@binding(2)', '@binding(7)'), /does not run with this program/],
-    ['is wrong', (t: string) => t.replace('1.0 + exp', '2.0 + exp'), /is wrong: wrong result: relative error/],
-  ])('a version that %s is not comparable, and says why', async (_, change, reason) => {
-    expect(await against(folderOf(change))).toMatchObject({
+    ['exp(-gate)', 'no_such_function(gate)', /does not run with this program.*no_such_function/],
+    ['@binding(2)', '@binding(7)', /does not run with this program/],
+    ['1.0 + exp', '2.0 + exp', /is wrong: wrong result: relative error/],
+  ])('a version in which %s is %s is not comparable, and says why', async (ours, theirs, reason) => {
+    expect(await against(folderOf((t) => t.replace(ours, theirs)))).toMatchObject({
       state: 'not-comparable',
       reason: expect.stringMatching(reason) as string,
     });

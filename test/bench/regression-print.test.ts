@@ -57,14 +57,8 @@ const report = (results: readonly BenchResult[]): BenchReport => ({
 });
 
 test('rates are work over time, and the roofline is the larger share', () => {
-  expect(rates).toEqual({
-    bytesPerSecond: 4e8,
-    flopsPerSecond: 1e9,
-    readShare: 0.4,
-    f32Share: 0.1,
-    rooflineShare: 0.4,
-    boundBy: 'read',
-  });
+  const shares = { readShare: 0.4, f32Share: 0.1, rooflineShare: 0.4, boundBy: 'read' };
+  expect(rates).toEqual({ bytesPerSecond: 4e8, flopsPerSecond: 1e9, ...shares });
 });
 
 const skipped = (state: SkippedResult['state']): BenchResult => ({ ...subject, state, reason: 'because' });
@@ -90,17 +84,11 @@ describe('printing', () => {
   ]);
 
   test('what there was no time for is a line', () => {
-    const late = report([
-      paired('same'),
-      { ...subject, kernel: 'rope', state: 'not-reached', reason: 'so' },
-      { ...subject, state: 'checked', reason: 'so' },
-    ]);
-    expect(headline(late)).toBe(
-      'no regression found: of 3 calls 1 same, 1 not reached in time, 1 right, and not timed',
-    );
-    expect(benchTable(late)).toContain(
-      'The budget of 120 s was spent; not measured (more --budget, or --kernel): rope, swiglu',
-    );
+    const late = report([paired('same'), { ...skipped('not-reached'), kernel: 'rope' }, skipped('checked')]);
+    const counts = 'of 3 calls 1 same, 1 not reached in time, 1 right, and not timed';
+    expect(headline(late)).toBe(`no regression found: ${counts}`);
+    const spent = 'The budget of 120 s was spent; not measured (more --budget, or --kernel): rope, swiglu';
+    expect(benchTable(late)).toContain(spent);
   });
 
   test('the headline counts every call', () => {
@@ -129,13 +117,8 @@ describe('printing', () => {
       rates,
       shares: { read: share(0.4), copy: share(0.2), f32: share(0.1), f16: null, matrix: null },
     };
-    const path = {
-      ranks: '96/160',
-      context: 16384,
-      above: 'block-absorbed',
-      below: 'fused rebuild',
-      ratio: { estimate: 0.5, low: 0.45, high: 0.55 },
-    };
+    const compared = { ranks: '96/160', context: 16384, above: 'block-absorbed', below: 'fused rebuild' };
+    const path = { ...compared, ratio: { estimate: 0.5, low: 0.45, high: 0.55 } };
     const plain = { ...report([timed]), against: null, paths: [path] };
     expect(benchTable(plain)).toMatch(/swiglu f32 +10 +0\.4 +1 +40 %±2\.0 +20 %±2\.0 +10 %±2\.0/);
     expect(benchTable(plain)).toContain(
@@ -155,26 +138,20 @@ describe('printing', () => {
 });
 
 test.each([true, false])('every kernel has representative calls that can be planned (software: %s)', (software) => {
-  for (const all of [representativeCalls(software), rooflineCases(software).calls]) {
-    for (const call of all) expect(planOperation(call).steps.length).toBeGreaterThan(0);
-  }
-  expect([...new Set(representativeCalls(software).map((c) => c.kernel))]).toEqual(
-    expect.arrayContaining(KERNEL_NAMES),
-  );
+  const own = representativeCalls(software);
+  for (const call of [...own, ...rooflineCases(software).calls])
+    expect(planOperation(call).steps.length).toBeGreaterThan(0);
+  expect(own.map((c) => c.kernel)).toEqual(expect.arrayContaining(KERNEL_NAMES));
 });
 
 test('a shape leaves out what is usual', () => {
   expect(shapeText({ shape: { groups: 1, m: 2, k: 2048, n: 64 } })).toBe('m2 k2048 n64');
-  expect(shapeText({ shape: { sequences: 3, kvHeads: 4, latentHeads: 4, group: 1, context: 9, functions: 37 } })).toBe(
-    'seq3 kv4 ctx9',
-  );
+  const shape = { sequences: 3, kvHeads: 4, latentHeads: 4, group: 1, context: 9, functions: 37 };
+  expect(shapeText({ shape })).toBe('seq3 kv4 ctx9');
 });
 
-test.each([
-  ['5%', 0.05],
-  ['7.5 %', 0.075],
-  ['0.05', 0.05],
-])('threshold %s', (text, value) => expect(readThreshold(text)).toBeCloseTo(value, 12));
+test('thresholds are shares or per cent', () =>
+  expect(['5%', '7.5 %', '0.05'].map((text) => readThreshold(text))).toEqual([0.05, 0.075, 0.05]));
 test.each(['5', '0', '-1%', '1e-2', 'five', '%', '200%', ''])('threshold %j is refused', (text) =>
   expect(() => readThreshold(text)).toThrow(/--threshold must be/),
 );

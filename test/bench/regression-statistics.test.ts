@@ -57,13 +57,10 @@ describe('verdict', () => {
     ['same', around(1.0, 0.96, 1.05)],
     ['faster', around(0.9, 0.8, 0.951)],
     ['unclear', around(0.9, 0.8, 0.96)],
-  ] as const)('%s: %j at 5 %%', (verdict, ratio) => {
-    expect(verdictOf(ratio, 0.05)).toBe(verdict);
-  });
-
-  test("the threshold is the caller's", () => {
-    expect(verdictOf(around(1.2, 1.18, 1.22), 0.15)).toBe('slower');
-    expect(verdictOf(around(1.2, 1.18, 1.22), 0.25)).toBe('same');
+    ['slower', around(1.2, 1.18, 1.22), 0.15],
+    ['same', around(1.2, 1.18, 1.22), 0.25],
+  ] as [string, Interval, number?][])('%s: %j at 5 %%, or at %s', (verdict, ratio, threshold = 0.05) => {
+    expect(verdictOf(ratio, threshold)).toBe(verdict);
   });
 
   test('rounds end when the verdict is clear and the interval narrow, not before', () => {

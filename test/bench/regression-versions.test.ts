@@ -42,11 +42,8 @@ describe('--against', () => {
   test('revisions of both layouts are read: files in kernels/, and folders of src/kernels/', () => {
     const moved = join(root, 'moved');
     mkdirSync(join(moved, 'kernels'), { recursive: true });
-    for (const [file, text] of [
-      ['a.wgsl', '#include "b.wgsl"\nold'],
-      ['b.wgsl', 'part'],
-    ] as const)
-      writeFileSync(join(moved, 'kernels', file), text);
+    writeFileSync(join(moved, 'kernels/a.wgsl'), '#include "b.wgsl"\nold');
+    writeFileSync(join(moved, 'kernels/b.wgsl'), 'part');
     git('add', '.');
     git('commit', '-m', 'flat');
     for (const folder of ['a', 'shared']) mkdirSync(join(moved, 'src/kernels', folder), { recursive: true });
@@ -62,11 +59,7 @@ describe('--against', () => {
   });
 
   test("without another folder git looks in this program's checkout", () => {
-    expect(() => resolveAgainst('no-such-ref')).toThrow(
-      expect.objectContaining({
-        message: expect.not.stringMatching(/no git revision of (\/|\.\.)/) as string,
-      }) as Error,
-    );
+    expect(() => resolveAgainst('no-such-ref')).toThrow(/^(?!.*no git revision of (\/|\.\.))/);
   });
 
   test('a folder is taken as it lies, or its folder kernels', () => {
@@ -88,13 +81,8 @@ describe('--against', () => {
     ['HEAD:program/kernels/a.wgsl', /no git revision/],
     ['a\0b', /must be a git revision/],
   ])('%j is refused as wrong input', (name, message) => {
-    expect(() => resolveAgainst(name, program)).toThrow(
-      expect.objectContaining({
-        name: 'UserError',
-        exitCode: 2,
-        message: expect.stringMatching(message) as string,
-      }) as Error,
-    );
+    const refused = { name: 'UserError', exitCode: 2, message: expect.stringMatching(message) as string };
+    expect(() => resolveAgainst(name, program)).toThrow(expect.objectContaining(refused) as Error);
   });
 
   test('a folder and a revision without kernels are refused', () => {
@@ -105,14 +93,10 @@ describe('--against', () => {
 });
 
 describe('sources', () => {
-  const step = (source: string): Step => ({
-    source,
-    element: 'f16',
-    constants: {},
-    uniforms: { count: 1 },
-    buffers: [],
-    workgroups: [1, 1, 1],
-  });
+  const step = (source: string): Step => {
+    const rest = { constants: {}, uniforms: { count: 1 }, buffers: [] };
+    return { source, element: 'f16', ...rest, workgroups: [1, 1, 1] };
+  };
   const of = (id: string, files: Record<string, string>) =>
     sourcesFrom(id, (file) => {
       const text = files[file];
@@ -123,34 +107,24 @@ describe('sources', () => {
   const now = of('now', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' });
 
   test('are compared with their includes', () => {
-    expect(relate([step('a')], of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' }), now)).toEqual({
-      kind: 'identical',
-    });
+    const same = of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': 'b' });
+    expect(relate([step('a')], same, now)).toEqual({ kind: 'identical' });
     const included = of('x', { 'a.wgsl': '#include "b.wgsl"\nmain', 'b.wgsl': block('count') });
     expect(relate([step('a')], included, now)).toEqual({ kind: 'changed' });
     const other = of('x', { 'a.wgsl': block('count'), 'b.wgsl': 'b' });
     expect(relate([step('b'), step('a')], other, now)).toEqual({ kind: 'changed' });
   });
 
-  test('whose uniforms have other names cannot be run by this program', () => {
-    expect(relate([step('a')], of('x', { 'a.wgsl': block('rows') }), now)).toEqual({
-      kind: 'unreadable',
-      version: 'before',
-      reason: 'uniform rows has no value',
-    });
+  test.each([
+    ['uniforms have other names', { 'a.wgsl': block('rows') }, /^uniform rows has no value$/],
+    ['files are missing', {}, /^kernel a.wgsl does not exist$/],
+    ['directives do not resolve', { 'a.wgsl': '#define X' }, /unresolved/],
+  ] as [string, Record<string, string>, RegExp][])('whose %s cannot be run, and say so', (_, files, reason) => {
+    const told = { kind: 'unreadable', version: 'before', reason: expect.stringMatching(reason) as string };
+    expect(relate([step('a')], of('x', files), now)).toEqual(told);
   });
 
-  test('that are missing or do not resolve say so', () => {
-    expect(relate([step('a')], of('x', {}), now)).toEqual({
-      kind: 'unreadable',
-      version: 'before',
-      reason: 'kernel a.wgsl does not exist',
-    });
-    expect(relate([step('a')], of('x', { 'a.wgsl': '#define X' }), now)).toMatchObject({
-      kind: 'unreadable',
-      version: 'before',
-      reason: expect.stringMatching(/unresolved/) as string,
-    });
+  test('of today that are missing say so', () => {
     expect(relate([step('a')], now, of('x', {}))).toMatchObject({ kind: 'unreadable', version: 'now' });
   });
 });

@@ -54,13 +54,8 @@ describe(`coordinate search (LLA_SIM_SEED=${seed})`, () => {
   });
 
   test('keeps nothing where nothing is faster, though noise favours some', async () => {
-    expect(
-      await searchTuning(
-        shapes,
-        toolsOf(() => 1),
-        tunables,
-      ),
-    ).toEqual({});
+    const tools = toolsOf(() => 1);
+    expect(await searchTuning(shapes, tools, tunables)).toEqual({});
   });
 
   test('what helps one shape and harms another is not taken', async () => {
@@ -73,22 +68,16 @@ describe(`coordinate search (LLA_SIM_SEED=${seed})`, () => {
   test('a wrong or refused candidate is told and never kept; a lost device ends the search', async () => {
     const tools = toolsOf((_, t) => cost(t, 512));
     const wrong = (tuning: Tuning): boolean => tuned(tuning, 'workgroup', 128) === 512;
+    const reason = 'wrong result: relative error 0.5';
     const careful: TuneTools = {
       ...tools,
-      compare: (c, t, b) =>
-        wrong(t)
-          ? Promise.reject(new GpuError('internal', 'wrong result: relative error 0.5'))
-          : tools.compare(c, t, b),
+      compare: (c, t, b) => (wrong(t) ? Promise.reject(new GpuError('internal', reason)) : tools.compare(c, t, b)),
     };
     expect(await searchTuning(shapes, careful, tunables)).toEqual({ swiglu: { workgroup: 256, columns: 4 } });
-    expect(tools.trials.find((t) => t.tuning['workgroup'] === 512)).toMatchObject({
-      kept: false,
-      ratio: null,
-      reason: 'wrong result: relative error 0.5',
-    });
-    await expect(
-      searchTuning(shapes, { ...tools, compare: () => Promise.reject(new GpuError('lost', 'gone')) }, tunables),
-    ).rejects.toThrow('gone');
+    const found = tools.trials.find((t) => t.tuning['workgroup'] === 512);
+    expect(found).toMatchObject({ kept: false, ratio: null, reason });
+    const lost: TuneTools = { ...tools, compare: () => Promise.reject(new GpuError('lost', 'gone')) };
+    await expect(searchTuning(shapes, lost, tunables)).rejects.toThrow('gone');
   });
 
   test('it stops when the time is spent', async () => {

@@ -35,9 +35,9 @@ const sampleOf = (width: number, seconds: number[]): Sample => ({
 
 interface World {
   /** Times of everything over the quiet machine's, at a moment. */
-  load: (at: number) => number;
-  budgetSeconds: number;
-  points: number;
+  load?: (at: number) => number;
+  budgetSeconds?: number;
+  points?: number;
   /** Noise of single runs. */
   noise?: number;
   /** `held`: bytes of the points that are open. */
@@ -62,9 +62,9 @@ interface World {
 
 /** A calibration in a world; `starts`: when which width was measured. */
 async function calibrateIn({
-  load,
-  budgetSeconds,
-  points,
+  load = () => 1,
+  budgetSeconds = 20,
+  points = 1000,
   noise = 0.01,
   fail = () => null,
   openBytes = 100 * POINT_BYTES,
@@ -166,7 +166,7 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   });
 
   test('times stay raw, and every repetition has its runs of the probe', async () => {
-    const { track, drift } = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 5, noise: 0 });
+    const { track, drift } = await calibrateIn({ points: 5, noise: 0 });
     for (const sample of track.entry.samples) {
       expect(sample.probes).toHaveLength(sample.seconds.length);
       for (const run of sample.probes as number[]) expect(drift.seconds[run + 1]).toBeCloseTo(PROBE_SECONDS, 12);
@@ -178,11 +178,8 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   });
 
   test('up to 5 % is the probe’s own noise: recorded, not corrected', () => {
-    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1.04, 1.06, 0.5] })).toEqual([
-      1,
-      1 / slowdownOf(1.06),
-      1 / slowdownOf(0.5),
-    ]);
+    const slow = [1 / slowdownOf(1.06), 1 / slowdownOf(0.5)];
+    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1.04, 1.06, 0.5] })).toEqual([1, ...slow]);
     expect(correctedSeconds({ seconds: [1, 2] })).toEqual([1, 2]);
   });
 
@@ -196,24 +193,15 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
     expect(driftExponentOf(Array.from({ length: 200 }, sample))).toBeCloseTo(exponent, 1);
     expect(driftExponentOf([{ seconds: [1, 2, 3] }, { seconds: [1, 2], drift: [1, 4] }])).toBe(0.7);
     // What runs the other way is noise.
-    expect(
-      driftExponentOf(
-        Array.from({ length: 50 }, sample).map(({ seconds, drift }) => ({ seconds, drift: drift.map((d) => 1 / d) })),
-      ),
-    ).toBe(0);
-    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1, 1.25, 1.25] }, 0.4)).toEqual([
-      1,
-      1 / slowdownOf(1.25, 0.4),
-      1 / slowdownOf(1.25, 0.4),
-    ]);
+    const samples = Array.from({ length: 50 }, sample);
+    expect(driftExponentOf(samples.map((s) => ({ ...s, drift: s.drift.map((d) => 1 / d) })))).toBe(0);
+    const slow = 1 / slowdownOf(1.25, 0.4);
+    expect(correctedSeconds({ seconds: [1, 1, 1], drift: [1, 1.25, 1.25] }, 0.4)).toEqual([1, slow, slow]);
   });
 
   test('times that drifted far count only where there are few others', () => {
-    expect(correctedSeconds({ seconds: [1, 1, 1, 1.1], drift: [1, 1.04, 1.25, 2] })).toEqual([
-      1,
-      1,
-      1 / slowdownOf(1.25),
-    ]);
+    const slow = 1 / slowdownOf(1.25);
+    expect(correctedSeconds({ seconds: [1, 1, 1, 1.1], drift: [1, 1.04, 1.25, 2] })).toEqual([1, 1, slow]);
     expect(correctedSeconds({ seconds: [1, 1, 1.1], drift: [1, 1.04, 2] })).toEqual([1, 1, 1.1 / slowdownOf(2)]);
   });
 
@@ -222,13 +210,10 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
     const { samples } = await calibrateIn({
       load: (at) => (at > 10 && at % 40 < 5 ? 2 : 1),
       budgetSeconds: 80,
-      points: 1000,
     });
-    for (const s of samples) {
-      expect(
-        s.seconds.filter((t) => t < 1.5 * truth(s.shape['width'] as number)).length,
-        `width ${s.shape['width'] as number}`,
-      ).toBeGreaterThanOrEqual(3);
+    for (const { seconds, shape } of samples) {
+      const width = shape['width'] as number;
+      expect(seconds.filter((t) => t < 1.5 * truth(width)).length, `width ${width}`).toBeGreaterThanOrEqual(3);
     }
     expect(errorOf(samples, correctedSeconds)).toBeLessThan(0.02);
   });
@@ -237,7 +222,6 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
     const { samples, drift, end } = await calibrateIn({
       load: (at) => (at < 20 ? 1 : 1.9),
       budgetSeconds: 60,
-      points: 1000,
     });
     expect(samples.filter((s) => median(s.drift as number[]) > 1.8).length).toBeGreaterThan(5);
     expect(errorOf(samples, correctedSeconds)).toBeLessThan(0.1);
@@ -246,11 +230,9 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
   });
 
   test('slow repetitions count where the clock follows the probe further out', async () => {
-    const world = { load: (at: number) => (at < 20 ? 1 : 1.4), budgetSeconds: 60, points: 1000 };
-    const [usual, further] = [
-      await calibrateIn(world),
-      await calibrateIn({ ...world, driftRetried: DRIFT_RETRIED.processor }),
-    ];
+    const world = { load: (at: number) => (at < 20 ? 1 : 1.4), budgetSeconds: 60 };
+    const usual = await calibrateIn(world);
+    const further = await calibrateIn({ ...world, driftRetried: DRIFT_RETRIED.processor });
     expect(further.samples.length).toBeGreaterThan(usual.samples.length);
   });
 
@@ -263,7 +245,7 @@ describe(`drift (LLA_SIM_SEED=${seed})`, () => {
 
 describe('the order of visits', () => {
   test('every point is visited twice, far apart, and checked only the first time', async () => {
-    const { starts } = await calibrateIn({ load: () => 1, budgetSeconds: 60, points: 1000 });
+    const { starts } = await calibrateIn({ budgetSeconds: 60 });
     const widths = [...new Set(starts.map((s) => s.width))];
     const twice = widths.filter((w) => starts.filter((s) => s.width === w).length >= 2);
     expect(twice.length).toBeGreaterThan(0.6 * widths.length);
@@ -276,19 +258,17 @@ describe('the order of visits', () => {
   });
 
   test('points take turns, so that no phase of seconds meets all repetitions of one', async () => {
-    const { turns, held } = await calibrateIn({ load: () => 1, budgetSeconds: 60, points: 1000 });
+    const { turns, held } = await calibrateIn({ budgetSeconds: 60 });
     const neighbours = turns.filter((width, i) => width === turns[i - 1]).length;
     expect(neighbours / turns.length).toBeLessThan(0.02);
     expect(held).toBe(0);
     // One at a time where the memory holds one.
-    const tight = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 1000, openBytes: 1 });
+    const tight = await calibrateIn({ openBytes: 1 });
     expect(tight.turns.slice(0, 4)).toEqual([1, 1, 1, 1]);
   });
 
   test('what does not fit beside others is tried alone', async () => {
     const { track } = await calibrateIn({
-      load: () => 1,
-      budgetSeconds: 20,
       points: 6,
       fail: (w, held) => (w === 3 && held > 0 ? new GpuError('out-of-memory', 'full') : null),
     });
@@ -297,7 +277,7 @@ describe('the order of visits', () => {
   });
 
   test('what is left of the time goes to the points measured worst', async () => {
-    const { track, end } = await calibrateIn({ load: () => 1, budgetSeconds: 30, points: 3 });
+    const { track, end } = await calibrateIn({ budgetSeconds: 30, points: 3 });
     expect(end).toBeGreaterThan(28.5);
     for (const sample of samplesOf(track)) expect(sample.seconds.length).toBeGreaterThan(8);
   });
@@ -307,7 +287,7 @@ describe('the order of visits', () => {
     for (let i = 0; i < 50; i++) {
       const [openSeconds, turnSeconds] = [r.whole(1, 40) / 10, r.whole(1, 10) / 10];
       const budgetSeconds = r.whole(30, 120);
-      const world = { load: () => 1, budgetSeconds, points: 1000, openSeconds, turnSeconds };
+      const world = { budgetSeconds, openSeconds, turnSeconds };
       const { end, track } = await calibrateIn({ ...world, noise: 0.2 });
       const which = `${budgetSeconds} s, ${openSeconds} a point, ${turnSeconds} a repetition`;
       expect(end, which).toBeLessThan(1.2 * budgetSeconds);
@@ -318,7 +298,7 @@ describe('the order of visits', () => {
 
   test('repetitions that agree end a visit; those that differ go on', async () => {
     const count = async (noise: number): Promise<number> => {
-      const { turns, starts } = await calibrateIn({ load: () => 1, budgetSeconds: 20, points: 20, noise });
+      const { turns, starts } = await calibrateIn({ points: 20, noise });
       return turns.length / starts.length;
     };
     const [quiet, noisy] = [await count(0.02), await count(0.2)];
@@ -330,14 +310,9 @@ describe('the order of visits', () => {
   test('and to those that steps hang on, those of an earlier session, too', async () => {
     // Repetitions of one point may agree by chance, and end its visits.
     const HEAVY = [3, 4, 6, 201, 202, 203];
-    const resumed = [201, 202, 203, 204, 205, 206, 207, 208].map((width) =>
-      sampleOf(
-        width,
-        [0.9, 1, 1.1].map((t) => t * truth(width)),
-      ),
-    );
+    const times = (width: number) => [0.9, 1, 1.1].map((t) => t * truth(width));
+    const resumed = [201, 202, 203, 204, 205, 206, 207, 208].map((width) => sampleOf(width, times(width)));
     const { track } = await calibrateIn({
-      load: () => 1,
       budgetSeconds: 100,
       points: 100,
       share: (width) => (HEAVY.includes(width) ? 1 : 0),
@@ -357,12 +332,10 @@ describe('the order of visits', () => {
   });
 
   test('what cannot be measured is a gap with its reason; a lost device ends it', async () => {
-    const failing = (error: GpuError) =>
-      calibrateIn({ load: () => 1, budgetSeconds: 20, points: 6, fail: (w) => (w === 3 ? error : null) });
+    const failing = (error: GpuError) => calibrateIn({ points: 6, fail: (w) => (w === 3 ? error : null) });
     const some = await failing(new GpuError('unsupported', 'too large'));
-    expect(some.track.entry.gaps).toEqual([
-      { variant: 'f32', shape: { rows: 1, width: 3 }, reason: 'unsupported: too large' },
-    ]);
+    const gap = { variant: 'f32', shape: { rows: 1, width: 3 }, reason: 'unsupported: too large' };
+    expect(some.track.entry.gaps).toEqual([gap]);
     expect(some.track.entry.samples).toHaveLength(5);
     const lost = await failing(new GpuError('lost', 'gone'));
     expect(lost.starts).toHaveLength(3);
@@ -421,13 +394,13 @@ describe(`going on with a session that was killed (LLA_SIM_SEED=${seed})`, () =>
 
   test('points with fewer repetitions than they need come first', async () => {
     const resumed = [half(101), half(102)];
-    const { starts, track } = await calibrateIn({ load: () => 1, budgetSeconds: 3, points: 30, resumed });
+    const { starts, track } = await calibrateIn({ budgetSeconds: 3, points: 30, resumed });
     expect(starts.slice(0, 3).map((s) => s.width)).toEqual([101, 102, 1]);
     expect(track.entry.samples.every((s) => s.seconds.length >= 3)).toBe(true);
   });
 
   test('times without a run of the probe count as undisturbed', async () => {
-    const world = { load: () => 1, budgetSeconds: 1, points: 0, noise: 0 };
+    const world = { budgetSeconds: 1, points: 0, noise: 0 };
     const [sample] = (await calibrateIn({ ...world, resumed: [half(101)] })).samples as [Sample];
     expect(sample.seconds.length).toBeGreaterThanOrEqual(3);
     for (const drift of sample.drift as number[]) expect(drift).toBeCloseTo(1, 9);
@@ -435,7 +408,7 @@ describe(`going on with a session that was killed (LLA_SIM_SEED=${seed})`, () =>
 
   test('a point of one repetition is visited again where there is time', async () => {
     const resumed = Array.from({ length: 20 }, (_, i) => half(101 + i));
-    const { starts } = await calibrateIn({ load: () => 1, budgetSeconds: 30, points: 0, resumed });
+    const { starts } = await calibrateIn({ budgetSeconds: 30, points: 0, resumed });
     expect(new Set(starts.map((s) => s.width)).size).toBe(20);
   });
 });
@@ -477,10 +450,9 @@ describe(`reading (LLA_SIM_SEED=${seed})`, () => {
     const [calls, submitSeconds] = [r.whole(1, 50), r.whole(1, 9) / 1e4];
     sample.calls![0] = calls;
     sample.seconds[0] = 1;
+    const overheads = { ...raw.overheads, submitSeconds };
     const first = (kind: Calibration['clock']['kind']): number =>
-      samplesIn(
-        readCalibration({ ...raw, clock: { ...raw.clock, kind }, overheads: { ...raw.overheads, submitSeconds } }),
-      )[0]!.seconds[0]!;
+      samplesIn(readCalibration({ ...raw, overheads, clock: { ...raw.clock, kind } }))[0]!.seconds[0]!;
     expect(first('wall')).toBeCloseTo(1 - submitSeconds / calls, 12);
     expect(first('processor')).toBe(1);
   });
@@ -508,7 +480,7 @@ describe(`reading (LLA_SIM_SEED=${seed})`, () => {
 
 test('a kernel that fails at its first shapes is left alone where that is asked for', async () => {
   const fail = (): GpuError => new GpuError('unsupported', 'no such thing');
-  const world = { load: () => 1, budgetSeconds: 20, points: 9, fail };
+  const world = { points: 9, fail };
   const { track, starts } = await calibrateIn({ ...world, mostFailures: 2 });
   expect(starts.length).toBe(2);
   expect(track.candidates).toEqual([]);
@@ -524,7 +496,6 @@ test('repetitions beside which the page was left do not count', async () => {
   const away = (at: number): boolean => at > 5 && at < 8;
   const { track } = await calibrateIn({
     load: (at) => (away(at) ? 10 : 1),
-    budgetSeconds: 20,
     points: 20,
     pauses: (at) => (away(at) ? Math.floor(at * 1000) : 5000),
   });
@@ -544,9 +515,8 @@ test('the reference is that of the fastest runs, whenever they came', () => {
 
 test('a file of before drift, transfers and tuning is read as it was', () => {
   const added = ['drift', 'flag', 'probe', 'upload', 'readback', 'reasons'];
-  const older = JSON.parse(JSON.stringify(CARRIED), (key, value: unknown) =>
-    added.includes(key) ? undefined : value,
-  ) as unknown;
+  const without = (key: string, value: unknown): unknown => (added.includes(key) ? undefined : value);
+  const older = JSON.parse(JSON.stringify(CARRIED), without) as unknown;
   const parsed = readCalibration(calibrationSchema.parse(older));
   expect(JSON.parse(JSON.stringify(parsed))).toEqual(older);
   expect(samplesIn(parsed).length).toBeGreaterThan(0);

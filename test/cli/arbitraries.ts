@@ -9,37 +9,15 @@ import { workOf } from '../../kernels/registry.js';
 import { kernelHash } from '../../kernels/source.js';
 import type { Calibration, Sample } from '../../src/schema/calibration.js';
 import { flagOf, SETTINGS, type SettingName } from '../../src/schema/settings.js';
+import { OURO } from '../geometry/configs.js';
 import { words } from './program.js';
 
 /** A value that no schema expects. Words that a result must not hold are not among them: a name may be shown. */
 export const junk: fc.Arbitrary<unknown> = fc.oneof(
   fc.constantFrom<unknown>(
-    null,
-    true,
-    false,
-    0,
-    -1,
-    1.5,
-    1e308,
-    -1e308,
-    5e-324,
-    1e15,
-    '',
-    ' ',
-    'x',
-    'nan',
-    '__proto__',
-    '\u001b[31m',
-    'a\nb',
-    '0',
-    '1e999',
-    '😀'.repeat(50),
-    'x'.repeat(3000),
-    [],
-    {},
-    [[]],
-    [null],
-    { a: 1 },
+    ...[null, true, false, 0, -1, 1.5, 1e308, -1e308, 5e-324, 1e15],
+    ...['', ' ', 'x', 'nan', '__proto__', '\u001b[31m', 'a\nb', '0', '1e999', '😀'.repeat(50), 'x'.repeat(3000)],
+    ...[[], {}, [[]], [null], { a: 1 }],
   ),
   fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<unknown>,
 );
@@ -60,13 +38,11 @@ export function mutate(value: unknown, path: Path, how: 'replace' | 'remove' | '
   const last = path.at(-1) as string | number;
   if (how === 'replace') parent[last] = by;
   else if (how === 'remove') delete parent[last];
-  else
-    Object.defineProperty(parent, `${last}${typeof by === 'string' ? by.slice(0, 20) : typeof by}`, {
-      value: by,
-      enumerable: true,
-      configurable: true,
-      writable: true,
-    });
+  else {
+    // Of the name __proto__ an assignment would make no field.
+    const name = `${last}${typeof by === 'string' ? by.slice(0, 20) : typeof by}`;
+    Object.defineProperty(parent, name, { value: by, enumerable: true, configurable: true, writable: true });
+  }
   return copy;
 }
 export const mutations = (value: unknown, by: fc.Arbitrary<unknown> = junk) =>
@@ -121,55 +97,29 @@ export const SCENARIO = {
   tpot: '10s',
 };
 
-export const CONFIG = {
-  model_type: 'ouro',
-  architectures: ['OuroForCausalLM'],
-  num_hidden_layers: 24,
-  total_ut_steps: 4,
-  num_attention_heads: 16,
-  num_key_value_heads: 16,
-  head_dim: 128,
-  hidden_size: 2048,
-  intermediate_size: 5632,
-  vocab_size: 49152,
-  tie_word_embeddings: false,
-  rope_theta: 1e6,
-  max_position_embeddings: 65536,
-  torch_dtype: 'bfloat16',
-  rms_norm_eps: 1e-6,
-};
+const FIELDS = [
+  ...words('model_type architectures num_hidden_layers total_ut_steps num_attention_heads num_key_value_heads'),
+  ...words('head_dim hidden_size intermediate_size vocab_size tie_word_embeddings rope_theta'),
+  ...words('max_position_embeddings torch_dtype rms_norm_eps'),
+];
+export const CONFIG = Object.fromEntries(Object.entries(OURO).filter(([field]) => FIELDS.includes(field)));
 
 /** A small, sound calibration of an H200. */
 export function calibration(): Calibration {
   const samples = [1, 4, 16, 64].map((m): Sample => {
     const shape = { groups: 1, m, k: 2048, n: 6144 };
-    const w = workOf({ kernel: 'matmul', variant: 'f16', shape });
-    return {
-      variant: 'f16',
-      shape,
-      tuning: {},
-      readBytes: w.readBytes,
-      writeBytes: w.writeBytes,
-      flops: w.flops,
-      seconds: [(w.readBytes + w.writeBytes) / 3e12 + 4e-6],
-      relativeError: 0,
-    };
+    const { readBytes, writeBytes, flops } = workOf({ kernel: 'matmul', variant: 'f16', shape });
+    const work = { variant: 'f16', shape, tuning: {}, readBytes, writeBytes, flops };
+    return { ...work, seconds: [(readBytes + writeBytes) / 3e12 + 4e-6], relativeError: 0 };
   });
+  const predictors = { f16: fitPredictor('matmul', 'f16', samples) };
   return {
     schema: 'lla-sim/calibration',
     schemaVersion: 1,
     program: { name: 'lla-sim', version: '0.1.0' },
     device: {
-      vendor: 'nvidia',
-      architecture: 'hopper',
-      device: '0x2335',
-      description: 'NVIDIA H200',
-      driver: 'x',
-      backend: 'vulkan',
-      software: false,
-      features: [],
-      limits: {},
-      memoryBytes: 140e9,
+      ...{ vendor: 'nvidia', architecture: 'hopper', device: '0x2335', description: 'NVIDIA H200', driver: 'x' },
+      ...{ backend: 'vulkan', software: false, features: [], limits: {}, memoryBytes: 140e9 },
     },
     host: { os: 'linux', arch: 'x64', cpu: 'c', cores: 8, memoryBytes: 1e11, node: 'v20' },
     clock: { kind: 'gpu-timestamp', resolutionSeconds: 1e-9 },
@@ -181,15 +131,7 @@ export function calibration(): Calibration {
       f16FlopsPerSecond: null,
       matrixFlopsPerSecond: null,
     },
-    kernels: [
-      {
-        kernel: 'matmul',
-        sourceHash: kernelHash('matmul'),
-        samples,
-        gaps: [],
-        predictors: { f16: fitPredictor('matmul', 'f16', samples) },
-      },
-    ],
+    kernels: [{ kernel: 'matmul', sourceHash: kernelHash('matmul'), samples, gaps: [], predictors }],
   };
 }
 
@@ -330,15 +272,8 @@ export const wild = fc
       {
         weight: 1,
         arbitrary: fc.constantFrom(
-          ['--all'],
-          ['--quiet'],
-          ['--help=1'],
-          ['-o'],
-          ['--'],
-          ['--no-all'],
+          ...words('--all --quiet --help=1 -o -- --no-all --toString -x').map((flag) => [flag]),
           ['--__proto__', '1'],
-          ['--toString'],
-          ['-x'],
           ['--vram', '80GB'],
         ),
       },

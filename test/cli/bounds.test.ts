@@ -1,7 +1,4 @@
-/**
- * Files from outside that would take for ever, or all memory: each is refused in one line. The largest that are
- * published are read. What takes too long ends by the time limit of a test.
- */
+/** Files that would take for ever, or all memory, are refused in one line; the largest that are published are read. */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +12,7 @@ import { openSharded } from '../../src/decoder/checkpoint.js';
 import { MAX_POINTS } from '../../src/schema/calibration.js';
 import { fileOf } from '../decoder/files.js';
 import { calibration } from './arbitraries.js';
-import { expectBadInput, expectRefused, expectSound, inProcess, plan, scratch } from './program.js';
+import { expectBadInput, expectRefused, expectSound, inProcess, plan, scratch, words } from './program.js';
 
 const files = scratch();
 afterAll(() => files.remove());
@@ -95,23 +92,6 @@ describe('JSON', () => {
   });
 });
 
-describe('scenarios', () => {
-  it.each([
-    ['50,000 tags', `codec: [${'!a x,'.repeat(50_000)}]\n`],
-    ['as many tags as a file may hold', `codec: [${'!a x,'.repeat(6500)}]\n`],
-    ['as many errors', '}'.repeat(2 ** 15)],
-    ['as many keys', Array.from({ length: 3500 }, (_, i) => `a${i}: 1`).join('\n')],
-    ['as many levels', '- '.repeat(2 ** 14)],
-    ['one long line without a key', 'x'.repeat(2 ** 15)],
-    ['an alias with a long name', `a: *${'x'.repeat(30_000)}`],
-  ])('of %s are refused in one line', async (_, text) => {
-    expectBadInput(await plan(files.file('s.yaml', text)));
-  });
-  it('say where they are no YAML', async () => {
-    expect((await plan(files.file('s.yaml', 'vram: 80GB\ncodec: [full\n'))).err).toMatch(/at line 3, column 1/);
-  });
-});
-
 describe('calibrations', () => {
   const ask = (content: unknown) =>
     plan('--calibration', files.file('m.json', JSON.stringify(content)), '--codec', 'full');
@@ -130,10 +110,8 @@ describe('calibrations', () => {
   it('that list a kernel twice, or begin with a byte order mark, are refused', async () => {
     const c = calibration();
     expect((await ask({ ...c, kernels: [...c.kernels, ...c.kernels] })).err).toMatch(/list each kernel once/);
-    expectRefused(
-      await plan('--calibration', files.file('m.json', `\ufeff${JSON.stringify(c)}`)),
-      /begins with a byte order mark/,
-    );
+    const marked = files.file('m.json', `\ufeff${JSON.stringify(c)}`);
+    expectRefused(await plan('--calibration', marked), /begins with a byte order mark/);
   });
   it('with invisible characters in a label are refused', async () => {
     const c = calibration();
@@ -175,11 +153,8 @@ describe('tokenizers', () => {
     expect(refusal(() => tokenizer.encode(`${'a'.repeat(60)}b`))).toMatch(/cannot encode this text within 0.5 s/);
     expect(tokenizer.encode('ab')).toEqual([0, 1]);
     const replace = { type: 'Replace', pattern: { Regex: '(a+)+$' }, content: '' };
-    const decoding = readTokenizer(
-      fileOfModel({ ...bpe, vocab: { [`${'a'.repeat(60)}b`]: 0 } }, { decoder: replace }),
-      2,
-      0.5,
-    );
+    const vocab = { [`${'a'.repeat(60)}b`]: 0 };
+    const decoding = readTokenizer(fileOfModel({ ...bpe, vocab }, { decoder: replace }), 2, 0.5);
     expect(refusal(() => decoding.decode([0]))).toMatch(/cannot decode these tokens within 0.5 s/);
   });
   it.each([
@@ -199,16 +174,12 @@ describe('tokenizers', () => {
 });
 
 describe('weights', () => {
+  const EMPTY = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}';
   const header = (tensors: number): Buffer =>
-    fileOf(
-      '{' +
-        Array.from({ length: tensors }, (_, i) => `"${i}":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`).join() +
-        '}',
-      Buffer.alloc(0),
-    );
+    fileOf(`{${Array.from({ length: tensors }, (_, i) => `"${i}":${EMPTY}`).join()}}`, Buffer.alloc(0));
   const open = (contents: Buffer) => (): void => new SafetensorsFile(files.file('w.safetensors', contents)).close();
   it('of 1.5 million tensors are refused unread, of as many as a file may have read', () => {
-    const many = `{${'"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},'.repeat(1_500_000)}"y":0}`;
+    const many = `{${`"x":${EMPTY},`.repeat(1_500_000)}"y":0}`;
     expect(refusal(open(fileOf(many, Buffer.alloc(0))))).toMatch(/beyond the limit of 16 MiB/);
     expect(refusal(open(header(100_001)))).toMatch(/names 100001 tensors, more than 100000/);
     open(header(100_000))();
@@ -224,7 +195,5 @@ describe('weights', () => {
 });
 
 it('plans a prompt of a billion tokens in chunks', async () => {
-  expectSound(
-    await plan('--device', 'h200', '--vram', '1000TB', '--ctx', '1024M', '--prefill', 'chunked', '--format', 'json'),
-  );
+  expectSound(await plan(...words('--device h200 --vram 1000TB --ctx 1024M --prefill chunked --format json')));
 });

@@ -1,7 +1,4 @@
-/**
- * The program in bundles, as it is published: every command answers, and whatever is loaded only when needed is there
- * and loads.
- */
+/** The program in bundles, as it is published: every command answers, and what is loaded when needed is there. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -66,10 +63,8 @@ describe('bundles', () => {
     const load =
       `for (const name of ${JSON.stringify(names)}) await import(new URL(name, ` +
       `${JSON.stringify(pathToFileURL(`${folder}/`).href)}).href);`;
-    const loaded = spawnSync(process.execPath, ['--input-type=module', '-e', load], {
-      encoding: 'utf8',
-      timeout: 60_000,
-    });
+    const options = { encoding: 'utf8', timeout: 60_000 } as const;
+    const loaded = spawnSync(process.execPath, ['--input-type=module', '-e', load], options);
     expect([loaded.status, loaded.stderr]).toEqual([0, '']);
   });
 
@@ -86,9 +81,8 @@ describe('bundles', () => {
       expect(readFileSync(join(folder, `${picture.id}.png`)).equals(png(picture)), picture.id).toBe(true);
     expect(picturesOf(view).length).toBeGreaterThan(2);
     const chunk = readdirSync(dirname(program.cli)).find((name) => /^png-/.test(name)) ?? '';
-    const packages = [...read(join(dirname(program.cli), chunk)).matchAll(/from"([^."][^"]*)"/g)].map(
-      ([, name]) => name,
-    );
+    const imports = read(join(dirname(program.cli), chunk)).matchAll(/from"([^."][^"]*)"/g);
+    const packages = [...imports].map(([, name]) => name);
     expect(new Set(packages.filter((name) => !name?.startsWith('node:')))).toEqual(new Set(['@napi-rs/canvas']));
   });
 

@@ -1,8 +1,4 @@
-/**
- * The pages are true. Every command, file and snippet in README.md and docs/ is run, and what is shown as output is
- * what comes out; what would take minutes runs in a shorter form, or is listed here with the reason why it does not run
- * at all. docs/extending.md, which changes the program, has a test of its own.
- */
+/** The pages are true: every command, file and snippet is run, and what is shown as output is what comes out. */
 import '../gpu/narrow.js';
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -33,166 +29,109 @@ import {
   wordsOf,
   type Fence,
 } from './documents.js';
-import { compile, inProcess, OURO_CONFIG, type Outcome, pageProgram, read, ROOT } from './program.js';
+import { compile, inProcess, OURO_CONFIG, type Outcome, pageProgram, read, ROOT, words } from './program.js';
 
-/** Its own test follows it. */
+/** extending.test.ts follows it. */
 const ELSEWHERE = 'docs/extending.md';
 const RUN_HERE = PAGES.filter((p) => p !== ELSEWHERE);
 
-const TINY = '--model tiny/config.json';
-/** Commands that do not run as they stand: what runs instead (null: nothing), and why. */
-const OTHERWISE: Readonly<Record<string, readonly [instead: string | null, why: string]>> = {
-  'npm ci && npx lla-sim plan --vram 141GB --ctx 4096': [
-    'npx lla-sim plan --vram 141GB --ctx 4096',
-    'npm ci would replace the packages under the tests',
-  ],
-  'npm test': [null, 'this is a part of it'],
-  'npx lla-sim calibrate --budget 10m': [null, 'minutes; test/faults/calibrate.test.ts measures'],
-  'npx lla-sim calibrate --resume': [null, 'minutes; test/faults/calibrate.test.ts resumes'],
-  'npx lla-sim report scenarios/chat-h200.yaml -o reports/chat-h200': [
-    null,
-    'test/report/folder.test.ts runs it, test/report/committed.test.ts compares what it writes',
-  ],
-  'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate': [
+/** A model that a software adapter decodes at once. */
+const TINY_RUN = 'npx lla-sim run --model tiny/config.json ';
+const CHUNKED = '--tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4';
+const CAPITAL = 'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is"';
+/** Commands that take minutes, or a checkpoint that is not carried, and what runs instead. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  // That would replace the packages under the tests.
+  'npm ci && npx lla-sim plan --vram 141GB --ctx 4096': 'npx lla-sim plan --vram 141GB --ctx 4096',
+  'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate':
     'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate --codec full --ttft 2s --tpot 80ms --percentile 99',
-    'half a minute for all candidates',
-  ],
-  'npx lla-sim calibrate --page measure.html': [null, 'the build makes the page; test/measure/page.test.ts opens it'],
-  'npx lla-sim import calibration calibrations/mesa-llvmpipe.json --check': [
-    null,
-    'test/measure/parts.test.ts judges every carried file',
-  ],
-  'npx lla-sim calibrate --tune --budget 15m': [null, 'minutes; test/bench/tune.test.ts tunes'],
-  'npx lla-sim calibrate --kernel attend,matmul --budget 5m --resume': [
-    null,
-    'minutes; the options are those of the others',
-  ],
-  'npx lla-sim calibrate --model huginn-3.5b --budget 10m -o calibrations/huginn-shapes.json': [
-    null,
-    'minutes; the options are those of the others',
-  ],
-  'npx lla-sim accuracy': ['npx lla-sim accuracy --only hla', 'test/accuracy/accuracy.test.ts prices all rows'],
-  'npx lla-sim accuracy --only h100 --format csv': [
-    'npx lla-sim accuracy --only threads --format csv',
-    'test/accuracy/accuracy.test.ts prices all rows',
-  ],
-  'npx lla-sim bench': [null, 'two minutes; docs/extending.md runs it on a kernel'],
-  'npx lla-sim bench --roofline': [null, 'two minutes; docs/extending.md runs it on a kernel'],
-  'npx lla-sim bench --roofline --budget 2m': [null, 'two minutes; docs/extending.md runs it on a kernel'],
-  'npx lla-sim bench --against HEAD~1': [null, 'minutes; test/bench/regression-versions.test.ts reads revisions'],
-  'npx lla-sim bench --against ../other/kernels --kernel attend,matmul --format markdown': [
-    null,
-    'there is no other checkout; test/bench/regression-gpu.test.ts compares with a folder',
-  ],
-  'npx lla-sim validate': [null, 'a quarter of an hour; test/validate runs its sections'],
-  'npx lla-sim validate --quick': [null, 'a minute or two; test/validate runs its sections'],
-  'npx lla-sim validate --serving': [null, 'minutes; test/decoder runs the loop'],
-  'npx lla-sim validate --only latency --budget 5m --format markdown --picture scatter.png -o validation.md': [
+  // accuracy/accuracy.test.ts prices all rows.
+  'npx lla-sim accuracy': 'npx lla-sim accuracy --only hla',
+  'npx lla-sim accuracy --only h100 --format csv': 'npx lla-sim accuracy --only threads --format csv',
+  'npx lla-sim validate --only latency --budget 5m --format markdown --picture scatter.png -o validation.md':
     'npx lla-sim validate --quick --only long-context --format markdown -o validation.md',
-    'minutes, and a calibration of this very driver',
-  ],
-  'npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is"': [
-    null,
-    'the checkpoint is not carried; test/cli/run.test.ts decodes a made-up one',
-  ],
-  'npx lla-sim run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct': [
-    `npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct --max-tokens 2`,
-    'a model that a software adapter decodes at once',
-  ],
-  'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --fill 32k --batch 4 --max-tokens 8': [
-    `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --fill 64 --batch 4 --max-tokens 2`,
-    'the same',
-  ],
-  ['npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --tokens ' +
-  '1,2,3,4,5,6 --prefill chunked --prefill-chunk 4']: [
-    `npx lla-sim run ${TINY} --codec lla --ratio 21.33 --tokens 1,2,3,4,5,6 --prefill chunked --prefill-chunk 4 ` +
-      '--max-tokens 2',
-    'the same',
-  ],
-  'npx lla-sim fit --ratio 4 -o lla4.safetensors': [
-    'npx lla-sim fit --ratio 4 --max-tokens 256 -o lla4.safetensors',
-    'half a minute',
-  ],
-  'npx lla-sim fit --ratio 8 --distil -o lla8.safetensors': [null, 'minutes; test/training distils'],
-  'npx lla-sim fit --ratio 8 --distil --on-policy -o lla8.safetensors': [null, 'the same'],
-  'npx lla-sim fit --codec hla --ratio 4 --distil -o hla4.safetensors': [null, 'the same'],
-  'npx lla-sim fidelity --codec-weights hla4.safetensors --only hla': [null, 'weights of that training'],
-  'npx lla-sim fidelity --codec-weights lla4.safetensors': [null, 'minutes; test/fit/capture.test.ts judges'],
-  'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate --ways': [
-    null,
-    'half a minute; test/report/committed.test.ts has its table, test/serving/ways.test.ts compares ways',
-  ],
-  ['npx lla-sim simulate --device b300 --stack vllm-rlt --attention flash-attn-4 ' +
-  '--max-num-seqs 64 --max-num-batched-tokens 2048 --find-rate --ways']: [
-    null,
-    'minutes; test/serving/ways.test.ts compares ways',
-  ],
-  'npx lla-sim fidelity --only speculation': [null, 'a minute; test/fidelity/acceptance.test.ts measures it'],
-  'npx lla-sim fidelity -o fidelity.json': [null, 'a quarter of an hour'],
-  'npx lla-sim fidelity -o fidelity.json --picture fidelity.png': [null, 'the same'],
-  'npx lla-sim plan --model models/lla-tiny --fidelity fidelity.json --device h200 --ctx 256': [
-    null,
-    'that file takes a quarter of an hour; test/plan/fidelity.test.ts plans with one',
-  ],
-  ['npx lla-sim plan --model models/lla-tiny --fidelity fidelity.json --device ' +
-  'h200 --ctx 256 --max-kl 0.05 --min-recall 0.9']: [null, 'the same'],
-  'npx lla-sim report --model models/lla-tiny --fidelity fidelity.json --device h200 --ctx 256 -o reports/lla-tiny': [
-    null,
-    'the same',
-  ],
-  'npx lla-sim fidelity --claims -o claims.json': [null, 'half an hour; test/fidelity judges claims'],
-  'npx lla-sim fit --spectra --picture spectra.png': [null, 'a minute; test/fidelity has spectra of made-up vectors'],
-  'npx lla-sim run --codec lla --ratio 4 --codec-weights lla4.safetensors': [
+  'npx lla-sim run --layers 2 --vocab 24576 --tokens 1,2,3 --codec lla --ratio 4 --path reconstruct':
+    TINY_RUN + '--tokens 1,2,3 --codec lla --ratio 4 --path reconstruct --max-tokens 2',
+  'npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 --fill 32k --batch 4 --max-tokens 8':
+    TINY_RUN + '--codec lla --ratio 21.33 --fill 64 --batch 4 --max-tokens 2',
+  ['npx lla-sim run --layers 1 --vocab 24576 --codec lla --ratio 21.33 ' + CHUNKED]:
+    TINY_RUN + `--codec lla --ratio 21.33 ${CHUNKED} --max-tokens 2`,
+  'npx lla-sim fit --ratio 4 -o lla4.safetensors': 'npx lla-sim fit --ratio 4 --max-tokens 256 -o lla4.safetensors',
+  'npx lla-sim run --codec lla --ratio 4 --codec-weights lla4.safetensors':
     'npx lla-sim run --codec lla --ratio 4 --codec-weights lla4.safetensors --max-tokens 2',
-    'shorter',
-  ],
-  'npx lla-sim fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors': [
-    `npx lla-sim fit ${TINY} --max-tokens 256 --ratio 4 -o made-lla4.safetensors`,
-    'the checkpoint is not carried',
-  ],
-  ['npx lla-sim run --model ./Ouro-1.4B --text "The capital of France is" ' +
-  '--codec lla --ratio 4 --codec-weights ouro-lla4.safetensors']: [
-    `npx lla-sim run ${TINY} --tokens 1,2,3 --codec lla --ratio 4 --codec-weights made-lla4.safetensors ` +
-      '--max-tokens 2',
-    'the same',
-  ],
-  'npx lla-sim run --seed 7': [null, 'test/cli/run.test.ts asks the bundled model'],
+  'npx lla-sim fit --model ./Ouro-1.4B --text book.txt --ratio 4 -o ouro-lla4.safetensors':
+    'npx lla-sim fit --model tiny/config.json --max-tokens 256 --ratio 4 -o made-lla4.safetensors',
+  [`${CAPITAL} --codec lla --ratio 4 --codec-weights ouro-lla4.safetensors`]:
+    TINY_RUN + '--tokens 1,2,3 --codec lla --ratio 4 --codec-weights made-lla4.safetensors --max-tokens 2',
+};
+const MEASURED = '--model models/lla-tiny --fidelity fidelity.json --device h200 --ctx 256';
+/** Commands that do not run at all, and why. */
+const NOT_RUN: Readonly<Record<string, string>> = {
+  'npm test': 'this is a part of it',
+  'npx lla-sim calibrate --budget 10m': 'minutes; test/faults/calibrate.test.ts measures',
+  'npx lla-sim calibrate --resume': 'minutes; test/faults/calibrate.test.ts resumes',
+  'npx lla-sim report scenarios/chat-h200.yaml -o reports/chat-h200':
+    'test/report/folder.test.ts runs it, test/report/committed.test.ts compares what it writes',
+  'npx lla-sim calibrate --page measure.html': 'the build makes the page; test/measure/page.test.ts opens it',
+  'npx lla-sim import calibration calibrations/mesa-llvmpipe.json --check':
+    'test/measure/parts.test.ts judges every carried file',
+  'npx lla-sim calibrate --tune --budget 15m': 'minutes; test/bench/tune.test.ts tunes',
+  'npx lla-sim calibrate --kernel attend,matmul --budget 5m --resume': 'minutes; the options are those of the others',
+  'npx lla-sim calibrate --model huginn-3.5b --budget 10m -o calibrations/huginn-shapes.json':
+    'minutes; the options are those of the others',
+  'npx lla-sim bench': 'two minutes; docs/extending.md runs it on a kernel',
+  'npx lla-sim bench --roofline': 'two minutes; docs/extending.md runs it on a kernel',
+  'npx lla-sim bench --roofline --budget 2m': 'two minutes; docs/extending.md runs it on a kernel',
+  'npx lla-sim bench --against HEAD~1': 'minutes; test/bench/regression-versions.test.ts reads revisions',
+  'npx lla-sim bench --against ../other/kernels --kernel attend,matmul --format markdown':
+    'there is no other checkout; test/bench/regression-gpu.test.ts compares with a folder',
+  'npx lla-sim validate': 'a quarter of an hour; test/validate runs its sections',
+  'npx lla-sim validate --quick': 'a minute or two; test/validate runs its sections',
+  'npx lla-sim validate --serving': 'minutes; test/decoder runs the loop',
+  [CAPITAL]: 'the checkpoint is not carried; test/cli/run.test.ts decodes a made-up one',
+  'npx lla-sim fit --ratio 8 --distil -o lla8.safetensors': 'minutes; test/training distils',
+  'npx lla-sim fit --ratio 8 --distil --on-policy -o lla8.safetensors': 'the same',
+  'npx lla-sim fit --codec hla --ratio 4 --distil -o hla4.safetensors': 'the same',
+  'npx lla-sim fidelity --codec-weights hla4.safetensors --only hla': 'weights of that training',
+  'npx lla-sim fidelity --codec-weights lla4.safetensors': 'minutes; test/fit/capture.test.ts judges',
+  'npx lla-sim simulate scenarios/chat-h200.yaml --find-rate --ways':
+    'half a minute; test/report/committed.test.ts has its table, test/serving/ways.test.ts compares ways',
+  ['npx lla-sim simulate --device b300 --stack vllm-rlt --attention flash-attn-4 ' +
+  '--max-num-seqs 64 --max-num-batched-tokens 2048 --find-rate --ways']: 'the same',
+  'npx lla-sim fidelity --only speculation': 'a minute; test/fidelity/acceptance.test.ts measures it',
+  'npx lla-sim fidelity -o fidelity.json': 'a quarter of an hour',
+  'npx lla-sim fidelity -o fidelity.json --picture fidelity.png': 'the same',
+  [`npx lla-sim plan ${MEASURED}`]: 'that file takes a quarter of an hour; test/plan/fidelity.test.ts plans with one',
+  [`npx lla-sim plan ${MEASURED} --max-kl 0.05 --min-recall 0.9`]: 'the same',
+  [`npx lla-sim report ${MEASURED} -o reports/lla-tiny`]: 'the same',
+  'npx lla-sim fidelity --claims -o claims.json': 'half an hour; test/fidelity judges claims',
+  'npx lla-sim fit --spectra --picture spectra.png': 'a minute; test/fidelity has spectra of made-up vectors',
+  'npx lla-sim run --seed 7': 'test/cli/run.test.ts asks the bundled model',
   ['npx lla-sim run --text "anna bread the old dog sees a bird . boris lamp ' +
-  'a cat follows the king . ? anna" --max-tokens 1']: [null, 'the same'],
-  'npx lla-sim run --model lla-small --seed 7': [null, 'test/tiny asks it'],
-  'npx lla-sim fit --model lla-small --ratio 4 -o small-lla4.safetensors': [null, 'minutes'],
-  'npx lla-sim fidelity --model lla-small --only lla-4x': [null, 'minutes'],
-  'npx lla-sim fidelity --only flashloop': [null, 'minutes in float64; test/fidelity/fidelity.test.ts decodes so'],
-  'npm run train:model': [null, 'minutes; test/training makes two steps'],
-  'npm run train:model -- lla-small': [null, 'half an hour of processor time'],
-  'npm run score:model': [null, 'minutes, and it writes the card; test/tiny asks the model'],
-  'npx lla-sim import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json': [
-    null,
+  'a cat follows the king . ? anna" --max-tokens 1']: 'the same',
+  'npx lla-sim run --model lla-small --seed 7': 'test/tiny asks it',
+  'npx lla-sim fit --model lla-small --ratio 4 -o small-lla4.safetensors': 'minutes',
+  'npx lla-sim fidelity --model lla-small --only lla-4x': 'minutes',
+  'npx lla-sim fidelity --only flashloop': 'minutes in float64; test/fidelity/fidelity.test.ts decodes so',
+  'npm run train:model': 'minutes; test/training makes two steps',
+  'npm run train:model -- lla-small': 'half an hour of processor time',
+  'npm run score:model': 'minutes, and it writes the card; test/tiny asks the model',
+  'npx lla-sim import aic ./aiconfigurator --gpu h200_sxm --stack vllm -o h200-vllm.json':
     'needs a clone; test/stacks imports one that it makes',
-  ],
-  'npx lla-sim import llmservingsim ./LLMServingSim --gpu RTX4090 -o rtx-4090-vllm.json': [null, 'the same'],
-  'npx lla-sim import csv times.csv --device h100 --stack ours -o ours.json': [null, 'the same'],
-  'npm run pack:portable': [null, 'builds dist/ anew under the tests'],
-  'tar xJf lla-sim-portable-linux-x64.tar.xz': [null, 'on the server; scripts/pack-portable.mjs writes that archive'],
-  'lla-sim-portable/run doctor': [null, 'on the server; doctor runs here'],
-  'lla-sim-portable/measure results 9': [null, 'on the server; scripts/measure-gpu.sh calls commands that run here'],
+  'npx lla-sim import llmservingsim ./LLMServingSim --gpu RTX4090 -o rtx-4090-vllm.json': 'the same',
+  'npx lla-sim import csv times.csv --device h100 --stack ours -o ours.json': 'the same',
+  'npm run pack:portable': 'builds dist/ anew under the tests',
+  'tar xJf lla-sim-portable-linux-x64.tar.xz': 'on the server; scripts/pack-portable.mjs writes that archive',
+  'lla-sim-portable/run doctor': 'on the server; doctor runs here',
+  'lla-sim-portable/measure results 9': 'on the server; scripts/measure-gpu.sh calls commands that run here',
 };
 
-/** Kinds of blocks: how each is held true. */
-const LANGUAGES: Readonly<Record<string, string>> = {
-  sh: 'run, or listed above',
-  console: 'run, and compared with what follows',
-  text: 'the output of the shell block before it',
-  js: 'run against the compiled package',
-  ts: 'written by npm run schema, which npm test compares',
-  yaml: 'written to the file it names, which a command reads',
-  csv: 'written to the file it names, which a command reads',
-  json: 'written to the file it names, which a command reads',
-  formula: 'mathematics: nothing to run',
-};
-
+/**
+ * Kinds of blocks: sh and console run, text is the output of the one before, js runs against the compiled package, ts
+ * is what npm run schema writes, FILES are written to the file that they name, formula is mathematics.
+ */
+const LANGUAGES = words('sh console text js ts yaml csv json formula');
 const FILES = ['yaml', 'csv', 'json'];
-
 const GPU_COMMANDS = ['calibrate', 'bench', 'run', 'fit', 'fidelity', 'validate', 'doctor'];
 const TINY_SIZES = { num_hidden_layers: 1, total_ut_steps: 4, hidden_size: 64, head_dim: 16, intermediate_size: 128 };
 const TINY_CONFIG = { ...(JSON.parse(OURO_CONFIG) as object), ...TINY_SIZES, vocab_size: 512, rope_theta: 1e6 };
@@ -204,7 +143,7 @@ const shell = fences
 
 /** What runs for a command, or null. */
 const runOf = (command: string): string | null =>
-  Object.hasOwn(OTHERWISE, command) ? (OTHERWISE[command] as readonly [string | null, string])[0] : command;
+  Object.hasOwn(NOT_RUN, command) ? null : (INSTEAD[command] ?? command);
 const verbOf = (command: string): string => wordsOf(command)[2] as string;
 /** Distinct commands that run here, and where they stand. */
 const running = [
@@ -262,13 +201,14 @@ function runs({ run, code }: (typeof running)[number]): void {
 describe('commands of the pages', () => {
   it('are many, and every entry of the list of others is on a page', () => {
     expect(shell.length).toBeGreaterThan(40);
-    expect(Object.keys(OTHERWISE).filter((c) => !shell.some((s) => s.command === c))).toEqual([]);
-    for (const [, why] of Object.values(OTHERWISE)) expect(why.length).toBeGreaterThan(5);
+    const listed = Object.keys({ ...INSTEAD, ...NOT_RUN });
+    expect(listed.filter((c) => !shell.some((s) => s.command === c))).toEqual([]);
+    for (const why of Object.values(NOT_RUN)) expect(why.length).toBeGreaterThan(5);
   });
 
   it('are run here or listed with a reason', () => {
     for (const { page, command } of shell)
-      if (!Object.hasOwn(OTHERWISE, command))
+      if (runOf(command) === command)
         expect(command, page).toMatch(new RegExp(`^npx lla-sim (${Object.keys(COMMANDS).join('|')})\\b`));
   });
 
@@ -312,7 +252,7 @@ describe('blocks of the pages', () => {
     for (const f of fences) {
       // The tree of DESIGN.md, which is compared with src/ below.
       if (f.page === 'DESIGN.md' && f.language === '') continue;
-      expect(Object.keys(LANGUAGES), `${f.page}:${f.line}`).toContain(f.language);
+      expect(LANGUAGES, `${f.page}:${f.line}`).toContain(f.language);
       if (FILES.includes(f.language)) {
         expect(f.info, `${f.page}:${f.line}`).toMatch(/^[\w-]+\.(yaml|csv|json)$/);
         const readers = fences.filter(
@@ -356,6 +296,12 @@ describe('blocks of the pages', () => {
   });
 });
 
+/** Names in the first column of a page's tables. */
+const namesIn = (text: string): string[] =>
+  [...text.matchAll(/^\| (`.+?) \|/gm)].flatMap(([, cell = '']) =>
+    [...cell.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name),
+  );
+
 describe('what the pages list', () => {
   it('links lead to files and headings that exist, and README leads to every page', () => {
     const slug = (heading: string): string =>
@@ -370,11 +316,9 @@ describe('what the pages list', () => {
         const [path = '', anchor] = link.split('#');
         const target = path === '' ? page : join(dirname(page), path);
         expect(existsSync(join(ROOT, target)), `${page} links ${link}`).toBe(true);
-        if (anchor !== undefined)
-          expect(
-            [...read(join(ROOT, target)).matchAll(/^#+ (.+)$/gm)].map((m) => slug(m[1] as string)),
-            `${page} links ${link}`,
-          ).toContain(anchor);
+        if (anchor === undefined) continue;
+        const headings = [...read(join(ROOT, target)).matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => slug(heading));
+        expect(headings, `${page} links ${link}`).toContain(anchor);
       }
     }
     for (const page of PAGES.filter((p) => p.startsWith('docs/')))
@@ -382,9 +326,7 @@ describe('what the pages list', () => {
   });
 
   it('the fields of a calibration are those of its schema', () => {
-    const named = [...read(join(ROOT, 'docs/calibration.md')).matchAll(/^\| (`.+?) \|/gm)].flatMap((m) =>
-      [...(m[1] as string).matchAll(/`([^`]+)`/g)].map((x) => x[1] as string),
-    );
+    const named = namesIn(read(join(ROOT, 'docs/calibration.md')));
     interface Node {
       readonly properties?: Record<string, Node>;
       readonly items?: Node;
@@ -413,10 +355,7 @@ describe('what the pages list', () => {
 
   it('the fields of a scenario are those of its table', () => {
     const text = read(join(ROOT, 'docs/scenarios.md'));
-    const named = [...text.matchAll(/^\| (`.+?) \|/gm)].flatMap((m) =>
-      [...(m[1] as string).matchAll(/`([^`]+)`/g)].map((x) => x[1] as string),
-    );
-    expect(named.sort()).toEqual(Object.keys(SETTINGS).sort());
+    expect(namesIn(text).sort()).toEqual(Object.keys(SETTINGS).sort());
     expect(text).toContain(
       `\`scenarios/\` holds ` +
         `${['eight', 'nine', 'ten', 'eleven', 'twelve'][readdirSync(join(ROOT, 'scenarios')).length - 8]} examples`,
@@ -442,30 +381,15 @@ describe('what the pages list', () => {
   it('constants are those of the code', () => {
     const model = read(join(ROOT, 'docs/cost-model.md'));
     const percent = (x: number): string => `${100 * x} %`;
-    for (const [name, values] of [
-      [
-        'bandwidth',
-        [percent(ROOFLINE.low.bandwidth), percent(ROOFLINE.estimate.bandwidth), percent(ROOFLINE.high.bandwidth)],
-      ],
-      ['vector rate', [percent(ROOFLINE.low.vector), percent(ROOFLINE.estimate.vector), percent(ROOFLINE.high.vector)]],
-      [
-        'launch',
-        [
-          `${ROOFLINE.low.launchSeconds * 1e6} µs`,
-          `${ROOFLINE.estimate.launchSeconds * 1e6} µs`,
-          `${ROOFLINE.high.launchSeconds * 1e6} µs`,
-        ],
-      ],
+    const us = (seconds: number): string => `${seconds * 1e6} µs`;
+    for (const [name, field, text] of [
+      ['bandwidth', 'bandwidth', percent],
+      ['vector rate', 'vector', percent],
+      ['launch', 'launchSeconds', us],
     ] as const) {
-      expect(
-        model
-          .split('\n')
-          .find((l) => l.startsWith(`${name} `))
-          ?.slice(name.length)
-          .trim()
-          .split(/ {2,}/),
-        name,
-      ).toEqual(values);
+      const line = model.split('\n').find((l) => l.startsWith(`${name} `));
+      const values = (['low', 'estimate', 'high'] as const).map((end) => text(ROOFLINE[end][field]));
+      expect(line?.slice(name.length).trim().split(/ {2,}/), name).toEqual(values);
     }
     expect(model).toContain(`max(${NORMAL_90}, q(`);
     expect(KAPPA_UNTESTED).toBe(Math.LN2);

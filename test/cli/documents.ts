@@ -1,7 +1,4 @@
-/**
- * The Markdown pages for people, taken apart: their fenced blocks, the commands in them, and the commands inside
- * sentences.
- */
+/** The Markdown pages for people, taken apart: fenced blocks, the commands in them and inside sentences. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { read, ROOT } from './program.js';

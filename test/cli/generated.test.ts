@@ -1,8 +1,6 @@
 /**
- * Hostile inputs, generated from a seed: command lines, scenarios, model configs, kernel times, calibrations, calls of
- * the library. Whatever comes in, what comes out is a sound answer or one line, within the contract of exit codes.
- *
- * LLA_SIM_CASES=100000 runs more than the 250 of `npm test`, LLA_SIM_SEED repeats a run.
+ * Hostile inputs, generated from a seed: what comes out is a sound answer or one line, within the contract of exit
+ * codes. LLA_SIM_CASES=100000 runs more than the 250 of `npm test`, LLA_SIM_SEED repeats a run.
  */
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -18,10 +16,10 @@ import {
   expectSound,
   expectSoundJson,
   inProcess,
-  type Outcome,
   plan,
   scratch,
   words,
+  type Outcome,
 } from './program.js';
 
 const CASES = Number(process.env['LLA_SIM_CASES'] ?? 250);
@@ -70,13 +68,10 @@ const KINDS = {
   },
   config: {
     input: texts(CONFIG, JSON.stringify),
-    run: (text: string, format: Format) =>
-      plan(
-        '--model',
-        files.file('config.json', text),
-        ...words('--vram 80GB --codec full,lla --ratio 4 --format'),
-        format,
-      ),
+    run: (text: string, format: Format) => {
+      const config = files.file('config.json', text);
+      return plan('--model', config, ...words(`--vram 80GB --codec full,lla --ratio 4 --format ${format}`));
+    },
   },
   'config of run': {
     input: texts(CONFIG, JSON.stringify),
@@ -184,25 +179,21 @@ describe('the library', () => {
       expect(() => library.parameterCount(value as never)).toThrow(UserError);
     }
   });
-  it('keeps the cause, and lets a visitor throw what it likes', async () => {
+  it('keeps the cause, and lets a visitor throw what it likes', () => {
     const memory = { weightsBytes: 1 } as never;
-    expect(() => library.totalBytes(memory, 1)).toThrow(
-      /totalBytes: the arguments do not fit together \(the result is not a number\)/,
-    );
+    const message = /totalBytes: the arguments do not fit together \(the result is not a number\)/;
+    expect(() => library.totalBytes(memory, 1)).toThrow(message);
     // A word where a file may have a list.
-    expect(library.readQuestion({ codec: 'lla' } as never, library.findPreset('ouro-1.4b')).filter.kinds).toEqual([
-      'lla',
-    ]);
-    const { configuration } = await libraryArguments();
-    const s = library.schedule(configuration, 1, 64);
+    expect(library.readQuestion({ codec: 'lla' } as never, GEOMETRY).filter.kinds).toEqual(['lla']);
+    const s = library.schedule(CONFIGURATION, 1, 64);
     const own = new RangeError('mine');
     expect(() =>
-      library.forEachOp(configuration, s, () => {
+      library.forEachOp(CONFIGURATION, s, () => {
         throw own;
       }),
     ).toThrow(own);
-    expect(() => library.forEachOp(configuration, {} as never, () => undefined)).toThrow(UserError);
-    expect(() => library.forEachOp(configuration, s, 7 as never)).toThrow(/visit is wrong/);
+    expect(() => library.forEachOp(CONFIGURATION, {} as never, () => undefined)).toThrow(UserError);
+    expect(() => library.forEachOp(CONFIGURATION, s, 7 as never)).toThrow(/visit is wrong/);
   });
 });
 
@@ -210,85 +201,60 @@ describe('the library', () => {
 const ODD: fc.Arbitrary<unknown> = fc.oneof(
   junk,
   fc.constantFrom<unknown>(
-    undefined,
-    NaN,
-    Infinity,
-    -Infinity,
-    12n,
-    Symbol('s'),
-    () => 1,
-    new Date(0),
-    new Map([[1, 2]]),
-    new Float64Array(3),
-    Object.create(null),
-    Array.from({ length: 10_000 }, () => 'x'),
+    ...[undefined, NaN, Infinity, -Infinity, 12n, Symbol('s'), () => 1, new Date(0), new Map([[1, 2]])],
+    ...[new Float64Array(3), Object.create(null), Array.from({ length: 10_000 }, () => 'x')],
   ),
 );
 
-/** Sound arguments of the library's functions. */
-async function libraryArguments() {
-  const geometry = library.findPreset('ouro-1.4b');
-  const codec = { kind: 'lla', rankK: 96, rankV: 160 } as const;
-  const [choice, branch] = [
-    { storage: 'f16', groupSize: 64 },
-    { width: 64, perHead: false },
-  ] as const;
-  const configuration = {
-    geometry,
-    codec,
-    path: 'reconstruct',
-    materialised: false,
-    choice,
-    branch,
-    eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 60, budgetTokens: 64 },
-    gpus: 1,
-    targetWorkgroups: 512,
-    bindingBytes: 2 ** 31,
-  } as const;
-  const layout = library.layoutOf(geometry, codec, 'reconstruct', choice, branch);
-  const rates = { bytesPerSecond: 4e12, f32FlopsPerSecond: 6e13, matrixFlopsPerSecond: null };
-  const link = {
-    bytesPerSecondPerDirection: 4e11,
-    perPeerBytesPerSecond: null,
-    mostGpus: null,
-    beyondBytesPerSecond: null,
-    throughHost: false,
-  };
-  const report = await library.plan({ vram: '80GB', codec: ['full'] });
-  const memory = library.memoryModel(configuration, 4096, 32);
-  const query = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'post-hoc', eviction: null };
-  const filter = { kinds: ['lla'], ratios: [4], ranks: null, paths: null, evictions: [null] };
-  return { geometry, codec, choice, branch, configuration, layout, rates, link, report, memory, query, filter };
-}
+const GEOMETRY = library.findPreset('ouro-1.4b');
+const CODEC = { kind: 'lla', rankK: 96, rankV: 160 } as const;
+const CHOICE = { storage: 'f16', groupSize: 64 } as const;
+const BRANCH = { width: 64, perHead: false } as const;
+const CONFIGURATION = {
+  geometry: GEOMETRY,
+  codec: CODEC,
+  path: 'reconstruct',
+  materialised: false,
+  choice: CHOICE,
+  branch: BRANCH,
+  eviction: { policy: 'streaming', sinkTokens: 4, windowTokens: 60, budgetTokens: 64 },
+  ...{ gpus: 1, targetWorkgroups: 512, bindingBytes: 2 ** 31 },
+} as const;
 
 /** A sound call of every function that the library has. */
 async function libraryCalls(): Promise<Record<string, unknown[]>> {
-  const { geometry, codec, choice, branch, configuration, layout, rates, link, report, memory, query, filter } =
-    await libraryArguments();
+  const layout = library.layoutOf(GEOMETRY, CODEC, 'reconstruct', CHOICE, BRANCH);
+  const rates = { bytesPerSecond: 4e12, f32FlopsPerSecond: 6e13, matrixFlopsPerSecond: null };
+  const peers = { perPeerBytesPerSecond: null, mostGpus: null, beyondBytesPerSecond: null };
+  const link = { bytesPerSecondPerDirection: 4e11, ...peers, throughHost: false };
+  const report = await library.plan({ vram: '80GB', codec: ['full'] });
+  const memory = library.memoryModel(CONFIGURATION, 4096, 32);
+  const query = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'post-hoc', eviction: null };
+  const filter = { kinds: ['lla'], ratios: [4], ranks: null, paths: null, evictions: [null] };
   return {
     plan: [SCENARIO],
-    readQuestion: [{ codec: ['lla'], ratio: [4], context: 4096 }, geometry],
-    listCandidates: [geometry, filter],
+    readQuestion: [{ codec: ['lla'], ratio: [4], context: 4096 }, GEOMETRY],
+    listCandidates: [GEOMETRY, filter],
     planTable: [report, { all: true, colour: false }],
     planCsv: [report],
     planMarkdown: [report],
-    memoryModel: [configuration, 4096, 32],
+    memoryModel: [CONFIGURATION, 4096, 32],
     maxBatch: [memory, 80e9],
     onGrid: [17],
-    prefillPeaks: [configuration, 4096, 512],
+    prefillPeaks: [CONFIGURATION, 4096, 512],
     totalBytes: [memory, 8],
-    schedule: [configuration, 4, 4096],
+    schedule: [CONFIGURATION, 4, 4096],
     workOf: [{ kernel: 'matmul', variant: 'f16', shape: { groups: 1, m: 1, k: 64, n: 64 } }],
     datasheetPricer: [rates, link],
-    layoutOf: [geometry, codec, 'reconstruct', choice, branch],
-    coreRatio: [geometry, codec],
-    codecLabel: [geometry, codec],
+    layoutOf: [GEOMETRY, CODEC, 'reconstruct', CHOICE, BRANCH],
+    coreRatio: [GEOMETRY, CODEC],
+    codecLabel: [GEOMETRY, CODEC],
     bytesPerToken: [layout],
     slotsOf: [layout, 64],
     findPreset: ['ouro-1.4b'],
-    parameterCount: [geometry],
-    cacheSlots: [geometry],
-    blocksOf: [geometry],
+    parameterCount: [GEOMETRY],
+    cacheSlots: [GEOMETRY],
+    blocksOf: [GEOMETRY],
     findDevice: ['h200'],
     devicesByVram: [141e9],
     qualityOf: [query],

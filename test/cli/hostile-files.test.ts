@@ -14,6 +14,7 @@ const files = scratch();
 afterAll(() => files.remove());
 
 describe('scenario files', () => {
+  const nine = (word: string): string => Array<string>(9).fill(word).join();
   it.each([
     ['a key with a newline and an escape', 'vram: 80GB\n"a\\nb\\e[31m": 1\n'],
     ['a metric named __proto__', 'vram: 80GB\nmin: {"__proto__": 1}\n'],
@@ -24,15 +25,21 @@ describe('scenario files', () => {
     ['nothing', ''],
     ['a list', '- vram\n'],
     ['a word', 'hello'],
-    [
-      'a billion laughs',
-      'a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: ' +
-        '[*c,*c,*c,*c,*c,*c]\n',
-    ],
+    ['a billion laughs', `a: &a [${nine('x')}]\nb: &b [${nine('*a')}]\nc: &c [${nine('*b')}]\nd: [${nine('*c')}]\n`],
     ['a depth of thousands', `codec: ${'['.repeat(5000)}${']'.repeat(5000)}\n`],
     ['bytes that are no text', '\u0000\u0001\u0002'],
+    ['50,000 tags', `codec: [${'!a x,'.repeat(50_000)}]\n`],
+    ['as many tags as a file may hold', `codec: [${'!a x,'.repeat(6500)}]\n`],
+    ['as many errors', '}'.repeat(2 ** 15)],
+    ['as many keys', Array.from({ length: 3500 }, (_, i) => `a${i}: 1`).join('\n')],
+    ['as many levels', '- '.repeat(2 ** 14)],
+    ['one long line without a key', 'x'.repeat(2 ** 15)],
+    ['an alias with a long name', `a: *${'x'.repeat(30_000)}`],
   ])('%s is refused in one line', async (_name, text) => {
     expectBadInput(await plan(files.file('s.yaml', text), '--format', 'json'));
+  });
+  it('says where it is no YAML', async () => {
+    expect((await plan(files.file('s.yaml', 'vram: 80GB\ncodec: [full\n'))).err).toMatch(/at line 3, column 1/);
   });
   it.each([
     ['name: 5', 'name must be text, not 5'],
@@ -46,14 +53,8 @@ describe('scenario files', () => {
   it('two megabytes are refused unread', async () =>
     expectBadInput(await plan(files.file('big.yaml', Buffer.alloc(2 ** 21, 'a')))));
   it('a directory, a missing file, a name with a newline', async () => {
-    for (const path of [
-      files.path,
-      join(files.path, 'none.yaml'),
-      join(files.path, 'a\nb\u001b[2J.yaml'),
-      'x'.repeat(5000),
-      '/dev/null',
-    ])
-      expectBadInput(await plan(path));
+    const missing = ['none.yaml', 'a\nb\u001b[2J.yaml'].map((name) => join(files.path, name));
+    for (const path of [files.path, ...missing, 'x'.repeat(5000), '/dev/null']) expectBadInput(await plan(path));
   });
 });
 
@@ -74,30 +75,21 @@ describe('model configs', () => {
           vocab_size: size(2 ** 24),
         }),
         async ({ kv, group, half, ...sizes }) => {
-          const content = {
-            ...CONFIG,
-            ...sizes,
-            num_key_value_heads: kv,
-            num_attention_heads: kv * group,
-            head_dim: 2 * half,
-          };
-          expectSound(
-            await plan(
-              '--model',
-              files.file('config.json', JSON.stringify(content)),
-              ...words('--vram 1000TB --device h200 --codec full,lla,lla-2d,mla-head --format json'),
-            ),
-          );
+          const heads = { num_key_value_heads: kv, num_attention_heads: kv * group, head_dim: 2 * half };
+          const config = files.file('config.json', JSON.stringify({ ...CONFIG, ...sizes, ...heads }));
+          const asked = '--vram 1000TB --device h200 --codec full,lla,lla-2d,mla-head --format json';
+          expectSound(await plan('--model', config, ...words(asked)));
         },
       ),
       { numRuns: Math.ceil(CASES / 16), seed: SEED },
     );
   });
   it('a published model by its own config plans like its preset, without its published quality', async () => {
-    const own = expectSoundJson(
-      (await plan('--model', files.file('config.json', JSON.stringify(CONFIG)), ...question)).out,
-    ) as { plans: { maxBatch: unknown; memory: unknown; quality: unknown[] }[] };
-    const preset = expectSoundJson((await plan('--model', 'ouro-1.4b', ...question)).out) as typeof own;
+    const of = async (model: string) =>
+      expectSoundJson((await plan('--model', model, ...question)).out) as {
+        plans: { maxBatch: unknown; memory: unknown; quality: unknown[] }[];
+      };
+    const [own, preset] = [await of(files.file('config.json', JSON.stringify(CONFIG))), await of('ouro-1.4b')];
     expect(own.plans.map((p) => [p.maxBatch, p.memory])).toEqual(preset.plans.map((p) => [p.maxBatch, p.memory]));
     expect(own.plans.every((p) => p.quality.length === 0)).toBe(true);
   });
@@ -105,13 +97,10 @@ describe('model configs', () => {
 
 describe('calibrations', () => {
   const good = calibration();
-  const ask = (content: unknown, ...more: string[]) =>
-    plan(
-      '--calibration',
-      files.file('m.json', typeof content === 'string' ? content : JSON.stringify(content)),
-      ...words('--codec full --format json'),
-      ...more,
-    );
+  const ask = (content: unknown, ...more: string[]) => {
+    const text = typeof content === 'string' ? content : JSON.stringify(content);
+    return plan('--calibration', files.file('m.json', text), ...words('--codec full --format json'), ...more);
+  };
 
   it('a sound one prices, and its kernel counts as measured', async () => {
     const o = await ask(good);
@@ -154,7 +143,7 @@ describe('calibrations', () => {
     ['an endless submission', (c: Calibration) => void (c.overheads.submitSeconds = 1e308)],
     [
       'more memory than there is',
-      (c: Calibration) => void ((c.device.memoryBytes = 1e300), (c.device.description = 'unknown')),
+      ({ device }: Calibration) => Object.assign(device, { memoryBytes: 1e300, description: 'x' }),
     ],
     ['a description with an escape', (c: Calibration) => void (c.device.description = 'foo\n\u001b[31mbar')],
   ])('%s never reaches the result', async (_name, change) => {
@@ -162,11 +151,9 @@ describe('calibrations', () => {
     change(c);
     const o = await ask(c);
     expectSound(o);
-
     expect(o.out + o.err).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
     const table = await plan('--calibration', join(files.path, 'm.json'), '--codec', 'full');
     expectSound(table, 'table');
-
     expect(table.out).not.toMatch(/\u001b/);
   });
   it('of a software adapter never stand for a GPU', async () => {

@@ -41,12 +41,7 @@ const run = (text: string): RunReport => ({
   speculation: null,
   cache: { allocatedBytes: 1, bytesPerToken: 1, tokensKept: [1] },
   memory: {
-    weightsBytes: 1,
-    codecBytes: 0,
-    inFlightBytes: 0,
-    evictionBytes: 0,
-    workspaceBytes: 0,
-    controlBytes: 0,
+    ...{ weightsBytes: 1, codecBytes: 0, inFlightBytes: 0, evictionBytes: 0, workspaceBytes: 0, controlBytes: 0 },
     totalBytes: 1,
   },
   warnings: [],
@@ -76,9 +71,7 @@ describe(`hostile text (seed ${SEED})`, () => {
     fc.assert(
       fc.property(TEXT, (text) => {
         const shown = runText(run(text));
-        expect(
-          /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/.exec(shown),
-        ).toBeNull();
+        expect(shown).not.toMatch(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/);
         expect(shown.split('\n').length).toBe(text.split('\n').length + runText(run('x')).split('\n').length - 1);
       }),
       { seed: SEED, numRuns: 300 },
@@ -90,11 +83,7 @@ describe(`hostile text (seed ${SEED})`, () => {
       fc.property(TEXT, (text) => {
         const shown = validationMarkdown(validation(text));
         expect(shown).not.toMatch(/<(?!br)|(?<!\\)!\[|(?<!\\)`/);
-        expect(shown.split('\n').filter((l) => l.startsWith('#')).length).toBe(
-          validationMarkdown(validation('x'))
-            .split('\n')
-            .filter((l) => l.startsWith('#')).length,
-        );
+        expect(shown.match(/^#/gm)).toEqual(validationMarkdown(validation('x')).match(/^#/gm));
       }),
       { seed: SEED, numRuns: 300 },
     );

@@ -49,22 +49,16 @@ describe('lla-sim mcp', () => {
   });
 
   it('answers the other tools', async () => {
-    const compared = await call('compare', {
-      scenarios: ['h100', 'h200'].map((device) => ({ device, context: 8192 })),
-    });
+    const scenarios = ['h100', 'h200'].map((device) => ({ device, context: 8192 }));
+    const compared = await call('compare', { scenarios });
     expect(compared.text).toMatch(/Best +h200: /);
     expect((await call('models', { devices: true })).text).toMatch(/^h200 /m);
     expect((await call('models', { name: 'ouro-1.4b' })).text).toContain('24 × 4');
     expect(JSON.parse((await call('accuracy', { only: 'hla', format: 'json' })).text)).toHaveProperty('kinds');
     let told = 0;
-    const simulated = await client.callTool(
-      {
-        name: 'simulate',
-        arguments: { device: 'h200', codec: ['full'], workload: { requests: 5_000, rate: 2 }, format: 'json' },
-      },
-      undefined,
-      { onprogress: () => told++ },
-    );
+    const asked = { device: 'h200', codec: ['full'], workload: { requests: 5_000, rate: 2 }, format: 'json' };
+    const onprogress = (): number => told++;
+    const simulated = await client.callTool({ name: 'simulate', arguments: asked }, undefined, { onprogress });
     const [{ text }] = simulated.content as [{ text: string }];
     expect(JSON.parse(text)).toMatchObject({ schema: 'lla-sim/simulation', completed: expect.any(Number) as number });
     expect(told).toBeGreaterThan(0);
@@ -108,13 +102,10 @@ describe('lla-sim mcp', () => {
     }
     const answers = stdout.toString().trim().split('\n');
     const errors = answers.map((line) => JSON.parse(line) as Answer).filter((answer) => answer.error !== undefined);
+    const noMessage: unknown = expect.stringMatching(/^the line is no message of JSON-RPC 2\.0: /);
     expect(errors.map(({ id, error }) => [id, error?.code, error?.message])).toEqual([
       [null, -32700, 'the line is not valid JSON'],
-      ...[1, 2, 3].map((): unknown[] => [
-        null,
-        -32600,
-        expect.stringMatching(/^the line is no message of JSON-RPC 2\.0: /),
-      ]),
+      ...[1, 2, 3].map(() => [null, -32600, noMessage]),
       [7, -32602, 'tools/call: params is missing'],
       [7, -32602, 'tools/call: params.arguments must be a map of fields, not 5'],
       [7, -32602, 'tools/call: params.name is missing'],

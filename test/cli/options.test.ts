@@ -11,7 +11,7 @@ import { DEVICES } from '../../src/devices/catalogue.js';
 import { UserError } from '../../src/errors.js';
 import { PRESET_NAMES } from '../../src/geometry/presets.js';
 import { SETTINGS } from '../../src/schema/settings.js';
-import { inProcess } from './program.js';
+import { inProcess, words } from './program.js';
 
 const argsOf = async (...argv: string[]): Promise<unknown> => (await parse(argv))?.args;
 
@@ -24,8 +24,8 @@ async function refusal(...argv: string[]): Promise<string> {
 }
 
 /** What a shell is told after these words, the last of which is being typed. */
-async function completionsOf(...words: string[]): Promise<string[]> {
-  const o = await inProcess('--get-yargs-completions', 'lla-sim', ...words);
+async function completionsOf(...typed: string[]): Promise<string[]> {
+  const o = await inProcess('--get-yargs-completions', 'lla-sim', ...typed);
   return o.out.split('\n').filter((line) => line !== '');
 }
 
@@ -59,6 +59,8 @@ describe('values', () => {
 });
 
 describe('refusals name the option, the rule and the cure', () => {
+  const oneOf = (flag: string, choices: string, given: string): string =>
+    `--${flag} must be one of ${choices}, not "${given}"; write for example`;
   it.each([
     ['plan --vrm 80GB', 'unknown option "--vrm"; did you mean --vram? see lla-sim plan --help'],
     ['simulate --output-tokens 10 --tp 2', 'unknown option "--tp"; here it is --gpus; see lla-sim simulate --help'],
@@ -82,23 +84,20 @@ describe('refusals name the option, the rule and the cure', () => {
     ['plan a.yaml b.yaml', '"b.yaml" is one word too many; lla-sim plan takes one scenario; see lla-sim plan --help'],
     ['plan --version', 'unknown option "--version"; see lla-sim plan --help'],
     ['models x y', '"y" is one word too many; lla-sim models takes one name; see lla-sim models --help'],
-    [
-      'bench --shapes small,x',
-      '--shapes must be one of attention, products, small, not "x"; write for example --shapes products',
-    ],
-    [
-      'paper --format csv',
-      '--format must be one of table, markdown, json, not "csv"; write for example --format markdown',
-    ],
+    ['bench --shapes small,x', `${oneOf('shapes', 'attention, products, small', 'x')} --shapes products`],
+    ['paper --format csv', `${oneOf('format', 'table, markdown, json', 'csv')} --format markdown`],
+    ['completion fish', 'completion scripts are for bash and zsh, not "fish"; see lla-sim completion --help'],
+    ['completion zsh bash', '"bash" is one word too many; see lla-sim completion --help'],
+    ['completion --shell x', 'unknown option "--shell"; see lla-sim completion --help'],
   ])('%s', async (line, message) => {
-    expect(await refusal(...line.split(' '))).toBe(message);
+    expect(await refusal(...words(line))).toBe(message);
   });
 
-  it('of a command', async () => {
-    expect(await refusal('plann', '--device', 'h200')).toMatch(/^unknown command "plann"; did you mean plan\? /);
-    expect(await refusal('plna')).toMatch(/^unknown command "plna"; did you mean plan\? commands: plan, /);
-    expect(await refusal('--vram', '80GB')).toMatch(/^no command is given before "--vram"; commands: plan, /);
-  });
+  it.each([
+    ['plann --device h200', /^unknown command "plann"; did you mean plan\? /],
+    ['plna', /^unknown command "plna"; did you mean plan\? commands: plan, /],
+    ['--vram 80GB', /^no command is given before "--vram"; commands: plan, /],
+  ])('%s', async (line, message) => expect(await refusal(...words(line))).toMatch(message));
 
   it('name an option that there is, whatever it is called elsewhere', async () => {
     const flags = new Set<string>();
@@ -128,19 +127,11 @@ describe('help', () => {
   it('is printed once; --help all names every option of its command once', async () => {
     for (const [name, { load }] of Object.entries(COMMANDS)) {
       const command: Command = await load();
-      for (const asked of [
-        ['--help', 'all'],
-        ['--quiet', '-h', 'all'],
-      ]) {
-        const { code, out, err } = await inProcess(name, ...asked);
+      for (const asked of ['--help all', '--quiet -h all']) {
+        const { code, out, err } = await inProcess(name, ...words(asked));
         expect([code, err]).toEqual([0, '']);
-        expect(
-          out.split(
-            'lla-sim ' +
-              `${name}` +
-              `${[command.positional, command.secondPositional].map((w) => (w ? ` [${w.name}]` : '')).join('')}\n`,
-          ).length,
-        ).toBe(2);
+        const positionals = [command.positional, command.secondPositional].map((w) => (w ? ` [${w.name}]` : ''));
+        expect(out.split(`lla-sim ${name}${positionals.join('')}\n`).length).toBe(2);
         expect(named(out).sort(), name).toEqual([...takenBy(command), 'help'].sort());
       }
       expect(named((await inProcess('--help', name)).out)).toEqual(
@@ -167,32 +158,21 @@ describe('help', () => {
 });
 
 describe('completion', () => {
-  it('has a help, takes a shell, and refuses other words and options', async () => {
-    for (const asked of [['--help'], ['-h'], ['--help', 'all']]) {
-      const { code, out, err } = await inProcess('completion', ...asked);
+  it('has a help, and takes a shell', async () => {
+    for (const asked of ['--help', '-h', '--help all']) {
+      const { code, out, err } = await inProcess('completion', ...words(asked));
       expect([code, err]).toEqual([0, '']);
       expect(out).toMatch(/^lla-sim completion \[shell\]\n\ncompletion script for bash or zsh \[the one in \$SHELL\]/);
     }
-    expect(await refusal('completion', 'fish')).toBe(
-      'completion scripts are for bash and zsh, not "fish"; see lla-sim completion --help',
-    );
-    expect(await refusal('completion', 'zsh', 'bash')).toBe(
-      '"bash" is one word too many; see lla-sim completion --help',
-    );
-    expect(await refusal('completion', '--shell', 'x')).toBe('unknown option "--shell"; see lla-sim completion --help');
   });
 
   it('of commands and options', async () => {
     expect(await completionsOf('')).toEqual(expect.arrayContaining(Object.keys(COMMANDS)));
     expect(await completionsOf('plan', '--us')).toContain('--usd-per-hour');
-    for (const [name, { load }] of Object.entries(COMMANDS))
-      expect(await completionsOf(name, '--')).toEqual(
-        expect.arrayContaining(
-          takenBy(await load())
-            .filter((flag) => flag !== 'help')
-            .map((flag) => `--${flag}`),
-        ),
-      );
+    for (const [name, { load }] of Object.entries(COMMANDS)) {
+      const flags = takenBy(await load()).filter((flag) => flag !== 'help');
+      expect(await completionsOf(name, '--')).toEqual(expect.arrayContaining(flags.map((flag) => `--${flag}`)));
+    }
   });
 
   it('of values: closed lists, names that a file may stand for, lists with commas', async () => {
@@ -207,11 +187,7 @@ describe('completion', () => {
   });
 
   it('leaves files to the shell', async () => {
-    for (const words of [
-      ['plan', '-o', ''],
-      ['plan', '--calibration', 'cal'],
-      ['plan', '--model', './'],
-    ])
-      expect(await completionsOf(...words)).toEqual([]);
+    for (const typed of ['plan -o ', 'plan --calibration cal', 'plan --model ./'])
+      expect(await completionsOf(...words(typed))).toEqual([]);
   });
 });

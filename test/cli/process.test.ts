@@ -1,6 +1,4 @@
-/**
- * The program as a process, as a package carries it: what only a run from the outside shows. Without calibrations.
- */
+/** The program as a process, as a package carries it, without calibrations. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,6 +13,7 @@ import {
   inProcess,
   OURO_CONFIG,
   type Program,
+  read,
   ROOT,
   scratch,
   words,
@@ -69,21 +68,18 @@ function loadedBy(...args: string[]): string[] {
 }
 
 describe('what plan loads', () => {
-  it('no native module, no Dawn, nothing of the GPU side', () => {
-    const loaded = loadedBy('plan', '--device', 'h200', '--codec', 'full,lla', '--format', 'json');
-    expect(loaded.some((l) => l.includes('/plan/plan.js'))).toBe(true); // the spy sees modules
-    expect(loaded.filter((l) => l.startsWith('native ') || l.endsWith('.node'))).toEqual([]);
-    expect(loaded.filter((l) => /node_modules\/(?!\.cache\/)(webgpu|canvas|@napi-rs)\//.test(l))).toEqual([]);
-    expect(loaded.filter((l) => /dist\/(gpu|bench|decoder|validate)\//.test(l))).toEqual([]);
-  });
-  it('not even with every format, a scenario, a model file and a stack', () => {
-    const config = files.file('config.json', OURO_CONFIG);
-    const scenario = files.file('s.yaml', 'device: h200\ncodec: full\n');
-    const loaded = loadedBy('plan', scenario, '--model', config, '--stack', 'trtllm', '--format', 'markdown');
-    expect(
-      loaded.filter((l) => l.startsWith('native ') || l.endsWith('.node') || /dist\/(gpu|bench)\//.test(l)),
-    ).toEqual([]);
-  });
+  it.each(['--device h200 --codec full,lla --format json', 'SCENARIO --model CONFIG --stack trtllm --format markdown'])(
+    'no native module, no Dawn, nothing of the GPU side: %s',
+    (asked) => {
+      const config = files.file('config.json', OURO_CONFIG);
+      const scenario = files.file('s.yaml', 'device: h200\ncodec: full\n');
+      const loaded = loadedBy('plan', ...words(asked.replace('CONFIG', config).replace('SCENARIO', scenario)));
+      expect(loaded.some((l) => l.includes('/plan/plan.js'))).toBe(true); // the spy sees modules
+      expect(loaded.filter((l) => l.startsWith('native ') || l.endsWith('.node'))).toEqual([]);
+      expect(loaded.filter((l) => /node_modules\/(?!\.cache\/)(webgpu|canvas|@napi-rs)\//.test(l))).toEqual([]);
+      expect(loaded.filter((l) => /dist\/(gpu|bench|decoder|validate)\//.test(l))).toEqual([]);
+    },
+  );
   it('the spy does see a native module', () => {
     const log = join(files.path, 'control.log');
     const load = `try { process.dlopen({ exports: {} }, '/nonexistent.node') } catch {}`;
@@ -94,11 +90,12 @@ describe('what plan loads', () => {
 });
 
 describe('streams and exit codes', () => {
-  it('0: the result on stdout, nothing on stderr', () => {
+  it('0: the result on stdout, without colours where no terminal is, nothing on stderr', () => {
     const o = run('plan', '--vram', '141GB', '--ctx', '4096');
     expectSound(o, 'table');
     expect([o.code, o.err]).toEqual([0, '']);
     expect(o.out).toContain('ouro-1.4b');
+    expect(o.out).not.toMatch(/\u001b/);
   });
   it('0: JSON, with the fields that a reader of it relies on', () => {
     const o = run('plan', '--vram', '141GB', '--format', 'json');
@@ -147,14 +144,8 @@ describe('streams and exit codes', () => {
     expect([shares.get('full/full'), shares.get('lla-1.33x/reconstruct')]).toEqual([null, null]);
     expect(shares.get('lla-4x/reconstruct')).toBeGreaterThan(0);
     expect(shares.get('lla-4x/reconstruct')).toBeLessThan(1);
-    expect(p['quality']).toContainEqual(
-      expect.objectContaining({
-        metric: 'gsm8k',
-        value: 0.8,
-        teacher: 0.794,
-        source: expect.stringMatching(/isocache/) as unknown as string,
-      }),
-    );
+    const score = { metric: 'gsm8k', value: 0.8, teacher: 0.794, source: expect.stringMatching(/isocache/) as unknown };
+    expect(p['quality']).toContainEqual(expect.objectContaining(score));
   });
   it('2: wrong input', async () => {
     // Of a command, which answers alike in this process: one as a process.
@@ -204,15 +195,8 @@ describe('streams and exit codes', () => {
     expect((expectSoundJson(json.out) as { plans: unknown[]; removed: unknown[] }).plans).toEqual([]);
   });
   it('a reader that goes away is no defect', () => {
-    const out = execFileSync(
-      'bash',
-      [
-        '-c',
-        `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10; echo; echo ` +
-          `"\${PIPESTATUS[0]}"`,
-      ],
-      { encoding: 'utf8' },
-    );
+    const piped = `"${process.execPath}" "${program.cli}" plan --vram 141GB --format json | head -c 10`;
+    const out = execFileSync('bash', ['-c', `${piped}; echo; echo "\${PIPESTATUS[0]}"`], { encoding: 'utf8' });
     expect(out.trim().split('\n').at(-1)).toBe('0');
   });
   it('--output writes the file, says so on stderr, --quiet does not', () => {
@@ -223,19 +207,12 @@ describe('streams and exit codes', () => {
     expect(readFileSync(at, 'utf8')).toMatch(/^version,model,device,/);
     expect(run('plan', '--device', 'h200', '--format', 'csv', '-o', at, '--quiet').err).toBe('');
   });
-  it('colours only a terminal, and never against NO_COLOR', () => {
-    expect(run('plan', '--device', 'h200').out).not.toMatch(/\u001b/);
-  });
 });
 
 describe('help', () => {
   it('of the program, and its version', () => {
-    const top = run('--help');
-    expect(top.code).toBe(0);
-    expect(top.out).toMatch(/Exit codes: 0/);
-    expect(run('--version').out.trim()).toBe(
-      (JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version,
-    );
+    expect(run('--help')).toMatchObject({ code: 0, out: expect.stringContaining('Exit codes: 0') as unknown });
+    expect(JSON.parse(read(join(ROOT, 'package.json')))).toMatchObject({ version: run('--version').out.trim() });
   });
   it('the examples in the help of plan and models answer', async () => {
     const { planCommand } = await import('../../src/commands/plan.js');
@@ -252,13 +229,14 @@ describe('help', () => {
   it('models lists presets and devices, as a table and as JSON', async () => {
     expect(run('models').out).toContain('huginn-3.5b');
     expect((await inProcess('models', '--devices')).out).toContain('rtx-4090');
-    expect(
-      (JSON.parse((await inProcess('models', '--format', 'json')).out) as { models: unknown[] }).models.length,
-    ).toBe(PRESETS.length);
+    const { models } = JSON.parse((await inProcess('models', '--format', 'json')).out) as { models: unknown[] };
+    expect(models.length).toBe(PRESETS.length);
   });
 });
 
 describe('hostile surroundings', () => {
+  const headOf = (description: string): string =>
+    `{"schema":"lla-sim/calibration","device":{"description": "${description}"}}`;
   const inFolder = (name: string, content: string | null): { cwd: string } => {
     const cwd = join(files.path, name);
     mkdirSync(join(cwd, 'calibrations'), { recursive: true });
@@ -268,17 +246,12 @@ describe('hostile surroundings', () => {
     return { cwd };
   };
   it.each([
-    [
-      'a description that is no JSON string',
-      '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200 \\q"}}',
-    ],
-    ['a description over two lines', '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200 \n"}}'],
-    ['nothing but the head of one', '{"schema":"lla-sim/calibration","device":{"description": "NVIDIA H200"}}'],
+    ['a description that is no JSON string', headOf('NVIDIA H200 \\q')],
+    ['a description over two lines', headOf('NVIDIA H200 \n')],
+    ['nothing but the head of one', headOf('NVIDIA H200')],
     ['no JSON at all', 'hello'],
     ['a pipe that nobody writes', null],
   ])('./calibrations/x.json is %s', (name, content) => {
-    expectSound(
-      program.run(['plan', '--device', 'h200', '--codec', 'full', '--format', 'json'], inFolder(name, content)),
-    );
+    expectSound(program.run(words('plan --device h200 --codec full --format json'), inFolder(name, content)));
   });
 });

@@ -1,6 +1,4 @@
-/**
- * Running the program: in this process, for thousands of cases, and as a process of its own, for what only that shows.
- */
+/** Running the program: in this process, for thousands of cases, and as a process of its own. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
@@ -25,10 +23,7 @@ export interface Outcome {
 /** `lla-sim plan` with these arguments, in this process. */
 export const plan = (...argv: string[]): Promise<Outcome> => inProcess('plan', ...argv);
 
-/**
- * A command with these arguments, in this process: parsing, running and printing as cli.ts does them. A defect
- * (anything thrown but a UserError) is thrown, and so is JSON that is not as its published schema says.
- */
+/** A command in this process, as cli.ts runs it. A defect is thrown, as is JSON that its published schema refuses. */
 export async function inProcess(name: string, ...argv: string[]): Promise<Outcome> {
   let out = '';
   let err = '';

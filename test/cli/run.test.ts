@@ -22,9 +22,9 @@ import {
   expectRefused,
   inProcess,
   OURO_CONFIG,
-  type Outcome,
   scratch,
   words,
+  type Outcome,
 } from './program.js';
 
 const SIZES = { num_hidden_layers: 2, head_dim: 16, hidden_size: 64, intermediate_size: 96, vocab_size: 160 };
@@ -39,7 +39,6 @@ afterAll(() => {
   program.remove();
   files.remove();
 });
-const run = (...args: string[]) => program.run(['run', '--model', config, ...args]);
 
 interface Run {
   tokens: number[][];
@@ -54,33 +53,20 @@ const parsed = (o: Outcome): Run => {
   expect(o.code, o.err).toBe(0);
   return JSON.parse(o.out) as Run;
 };
-const json = (...args: string[]): Run => parsed(run('--format', 'json', ...args));
 const runHere = (...args: string[]) => inProcess('run', '--model', config, ...args);
 
 it('says in one line what is wrong with the input', async () => {
-  for (const args of [
-    [],
-    ['--tokens', '1,x'],
-    ['--tokens', '160'],
-    ['--text', 'hello'],
-    ['--tokens', '1', '--ctx', '3'],
-    ['--tokens', '1', '--codec', 'full,lla'],
-    ['--tokens', '1', '--codec', 'lla', '--path', 'full'],
-    ['--tokens', '1', '--layers', '3'],
-    ['--tokens', '1', '--weights', 'bf16'],
-    ['--tokens', '1', '--batch', '2', '--stop', '3'],
-    ['--tokens', '1', '--prefill', 'in-parts'],
-    ['--tokens', '1', '--prefill-chunk', '0'],
-    ['--tokens', '1', '--draft-loops', '1'],
-    ['--tokens', '1', '--draft-tokens', '0'],
-    ['--tokens', '1', '--draft-tokens', '2', '--draft-loops', '2'],
-    ['--tokens', '1', '--draft-tokens', '2', '--temperature', '1'],
-    ['--tokens', '1', '--draft-tokens', '2', '--codec', 'lla', '--ratio', '2'],
-    ['--tokens', '1', '--draft-tokens', '2', '--eviction', 'streaming:4+60'],
-    ['--tokens', '1', '--draft-tokens', '2', '--max-tokens', '4', '--ctx', '5'],
-  ]) {
-    expectBadInput(await runHere(...args));
-  }
+  const DRAFTS = [
+    ...['--draft-loops 2', '--temperature 1', '--codec lla --ratio 2'],
+    ...['--eviction streaming:4+60', '--max-tokens 4 --ctx 5'],
+  ];
+  for (const asked of [
+    ...[' 1,x', ' 160', ' 1 --ctx 3', ' 1 --codec full,lla', ' 1 --codec lla --path full', ' 1 --layers 3'],
+    ...[' 1 --weights bf16', ' 1 --batch 2 --stop 3', ' 1 --prefill in-parts', ' 1 --prefill-chunk 0'],
+    ...[' 1 --draft-loops 1', ' 1 --draft-tokens 0', ...DRAFTS.map((draft) => ` 1 --draft-tokens 2 ${draft}`)],
+  ])
+    expectBadInput(await runHere(...words(`--tokens${asked}`)));
+  for (const args of [[], ['--text', 'hello']]) expectBadInput(await runHere(...args));
 });
 
 it('decodes in float64 without a GPU, what has no kernels too, and says what it cannot do there', async () => {
@@ -120,12 +106,9 @@ it('refuses weights that do not fit in memory in float64', () => {
 
 describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
   it('generates, the same from the same seed, and counts the cache', async () => {
-    const args = [
-      ...words('--tokens 1,2,3 --codec lla --ratio 2 --max-tokens 8 --temperature 1 --top-p 0.9 --batch 2'),
-      ...words('--seed'),
-      String(SEED),
-    ];
-    const first = json(...args);
+    const sampled = '--tokens 1,2,3 --codec lla --ratio 2 --max-tokens 8 --temperature 1 --top-p 0.9 --batch 2';
+    const args = words(`${sampled} --seed ${SEED}`);
+    const first = parsed(program.run(['run', '--model', config, '--format', 'json', ...args]));
     expect(first.tokens.map((t) => t.length)).toEqual([8, 8]);
     // Sequences of a batch draw from streams of their own.
     expect(first.tokens[0]).not.toEqual(first.tokens[1]);
@@ -179,16 +162,9 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
 
   it('takes the prompt in as it is asked to: codecs without latents give the same tokens in every way', async () => {
     const made: Run[] = [];
-    for (const how of [
-      [],
-      ['--prefill', 'by-token'],
-      ['--prefill', 'chunked', '--prefill-chunk', '3'],
-      ['--prefill', 'by-layer'],
-      ['--prefill', 'one-shot'],
-    ]) {
-      const more = ['--max-tokens', '5', '--cache-type', 'f32', '--seed', String(SEED), '--format', 'json', ...how];
-      made.push(parsed(await runHere('--tokens', '1,2,3,4,5,6,7,8', ...more)));
-    }
+    const asked = `--tokens 1,2,3,4,5,6,7,8 --max-tokens 5 --cache-type f32 --seed ${SEED} --format json`;
+    for (const how of ['', 'by-token', 'chunked --prefill-chunk 3', 'by-layer', 'one-shot'])
+      made.push(parsed(await runHere(...words(asked + (how && ` --prefill ${how}`)))));
     expect(made.map((r) => r.prefillMethod)).toEqual(['accumulated', 'by-token', 'chunked', 'by-layer', 'one-shot']);
     for (const { tokens } of made) expect(tokens).toEqual(made[0]?.tokens);
   });
@@ -198,12 +174,10 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     mkdirSync(folder);
     const g = geometryFromConfig(CONFIG, 'checkpoint');
     const made = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
-    const tensors = Object.fromEntries(
-      modelTensors(g).map((t): [string, PlainTensor] => [
-        t.name,
-        { dtype: 'F16', shape: [...t.shape], values: [...made.read(t.name)] },
-      ]),
-    );
+    const tensorOf = ({ name, shape }: { name: string; shape: readonly number[] }): [string, PlainTensor] => {
+      return [name, { dtype: 'F16', shape: [...shape], values: [...made.read(name)] }];
+    };
+    const tensors = Object.fromEntries(modelTensors(g).map(tensorOf));
     writeFileSync(join(folder, 'config.json'), JSON.stringify(CONFIG));
     writeFileSync(join(folder, 'model.safetensors'), safetensors(tensors));
     const prompt = ['--tokens', '5,6,7', '--max-tokens', '6', '--format', 'json'];
@@ -230,30 +204,22 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     return { code: await ended, out, err };
   }
 
-  it('Ctrl-C: one line, exit code 130, nothing on stdout', async () => {
-    const { code, out, err } = await interrupted([
-      'run',
-      '--model',
-      config,
-      ...words('--tokens 1 --max-tokens 200000 --eviction streaming:4+60 --format json'),
-    ]);
+  // Of validate memory and capacity, whose attempts are processes of their own.
+  it.each([
+    [
+      `run --model ${config} --tokens 1 --max-tokens 200000 --eviction streaming:4+60 --format json`,
+      /error: interrupted after \d+ of 200000 tokens; nothing of it is printed; run it again/,
+    ],
+    ...['memory', 'capacity'].map((section) => {
+      const asked = `validate --only ${section} --format json -o ${join(files.path, 'part.json')}`;
+      return [asked, /error: interrupted: no result is printed; run it again/] as const;
+    }),
+  ] as const)('Ctrl-C, %s: one line, exit code 130, no result in part', async (asked, message) => {
+    const { code, out, err } = await interrupted(words(asked));
     expect(code, err).toBe(130);
-    expect(out).toBe('');
-    expect(err).toMatch(/error: interrupted after \d+ of 200000 tokens; nothing of it is printed; run it again/);
+    expect([out, existsSync(join(files.path, 'part.json'))]).toEqual(['', false]);
+    expect(err).toMatch(message);
     expect(err).not.toMatch(/defect|at .*\.js:\d+/);
-  });
-
-  it('Ctrl-C while validating: one line, exit code 130, no report in part', async () => {
-    // Memory and capacity, whose attempts are processes of their own.
-    for (const section of ['memory', 'capacity']) {
-      const file = join(files.path, `${section}.json`);
-      const { code, out, err } = await interrupted(['validate', '--only', section, '--format', 'json', '-o', file]);
-      expect(code, err).toBe(130);
-      expect(out).toBe('');
-      expect(existsSync(file)).toBe(false);
-      expect(err).toMatch(/error: interrupted: no result is printed; run it again/);
-      expect(err).not.toMatch(/defect|at .*\.js:\d+/);
-    }
   });
 
   it('validate --quick: the capacity holds, tried in processes; steps without a calibration have no prediction', () => {
@@ -274,9 +240,7 @@ describeGpu(`run (LLA_SIM_SEED=${SEED})`, () => {
     expect(statusOf('capacity')).toBe(process.platform === 'linux' ? 'holds' : 'not-checked');
     expect(report.checks.filter((c) => c.name.startsWith('step-')).every((c) => !c.strict)).toBe(true);
     // The compiled copy has no calibration.
-    expect([statusOf('step-median-error'), report.notes.join().includes('no calibration')]).toEqual([
-      'not-checked',
-      true,
-    ]);
+    expect(statusOf('step-median-error')).toBe('not-checked');
+    expect(report.notes.join()).toContain('no calibration');
   });
 });

@@ -156,8 +156,8 @@ function tableParameters(g: Geometry, c: Codec): number {
 /** Whether FlashLoop is defined: for at most four loops, and heads of whole groups. */
 const packable = ({ loops, headDim: d }: Geometry): boolean => loops > 1 && loops <= 4 && (d <= 64 || d % 64 === 0);
 
-/** A codec of each kind that the geometry admits, with random settings. */
-const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
+/** Codecs of each kind that the geometry admits, with random settings. */
+const codecsOf = (g: Geometry): Partial<Record<CodecKind, fc.Arbitrary<Codec>>> => {
   const ranks = (kind: CodecKind, limit: number) =>
     fc.record({
       kind: fc.constant(kind),
@@ -165,7 +165,7 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
       rankV: fc.integer({ min: 1, max: limit }),
     });
   const shares = Array.from({ length: g.layers }, (_, i) => i + 1).filter((s) => s > 1 && g.layers % s === 0);
-  const known: Partial<Record<CodecKind, fc.Arbitrary<Codec>>> = {
+  return {
     full: fc.constant<Codec>({ kind: 'full' }),
     lla: ranks('lla', g.loops * g.headDim),
     'lla-2d': ranks('lla-2d', g.loops * g.kvHeads * g.headDim),
@@ -211,8 +211,8 @@ const codecFor = (g: Geometry, kind?: CodecKind): fc.Arbitrary<Codec> => {
         }
       : {}),
   };
-  return kind === undefined ? fc.oneof(...Object.values(known)) : (known[kind] as fc.Arbitrary<Codec>);
 };
+const codecFor = (g: Geometry): fc.Arbitrary<Codec> => fc.oneof(...Object.values(codecsOf(g)));
 
 const storage = fc.record({
   storage: fc.constantFrom(...STORAGES),
@@ -227,17 +227,15 @@ interface Case {
   choice: StorageChoice;
   branch: Branch;
 }
-const anyCase: fc.Arbitrary<Case> = anyGeometry.chain((g) =>
-  codecFor(g).chain((codec) =>
-    fc.record({
-      g: fc.constant(g),
-      codec: fc.constant(codec),
-      path: fc.constantFrom(...CODECS[codec.kind].paths),
-      choice: storage,
-      branch,
+/** @param codecs of a geometry */
+const caseOf = (geometries: fc.Arbitrary<Geometry>, codecs: typeof codecFor = codecFor): fc.Arbitrary<Case> =>
+  geometries.chain((g) =>
+    codecs(g).chain((codec) => {
+      const path = fc.constantFrom(...CODECS[codec.kind].paths);
+      return fc.record({ g: fc.constant(g), codec: fc.constant(codec), path, choice: storage, branch });
     }),
-  ),
-);
+  );
+const anyCase = caseOf(anyGeometry);
 
 const outside = (g: Geometry) => (g.preludeLayers + g.codaLayers) * 2 * g.kvHeads * g.headDim;
 
@@ -248,18 +246,12 @@ const OWN_BITS: Partial<Record<CodecKind, (codec: Codec) => number>> = {
   flashloop: () => 16,
 };
 
-/** Kinds that need several loops. */
-const LOOPED: readonly CodecKind[] = ['final-loop', 'mean-loop', 'hla', 'loop-window', 'melt', 'flashloop'];
-
 describe.each(CODEC_KINDS)('codec %s', (kind) => {
   const spec: CodecSpec = CODECS[kind];
-  // Some geometries admit no codec of a kind (one layer cannot be shared): those are left out before a codec is drawn.
-  const admits = (g: Geometry) =>
-    (kind !== 'cla' || g.layers > 1) &&
-    (!(spec.sharings || spec.anchoredLoops || LOOPED.includes(kind)) || g.loops > 1) &&
-    (!spec.streams || packable(g)) &&
-    (!spec.anchoredLoops || g.headDim === 16 || g.headDim % 32 === 0);
-  const ofKind = anyGeometry.filter(admits).chain((g) => codecFor(g, kind).map((codec) => ({ g, codec })));
+  // Some geometries admit no codec of a kind (one layer cannot be shared).
+  const ofKind = anyGeometry
+    .filter((g) => codecsOf(g)[kind] !== undefined)
+    .chain((g) => (codecsOf(g)[kind] as fc.Arbitrary<Codec>).map((codec) => ({ g, codec })));
 
   it('names paths that exist, and one at least', () => {
     expect(spec.paths.length).toBeGreaterThan(0);
@@ -319,26 +311,13 @@ describe.each(CODEC_KINDS)('codec %s', (kind) => {
   });
 });
 
-/** f32 scalars of a sequence's latents that loops still add to. */
-
 describe('layout', () => {
   it('slots lie one after another, without gap or overlap, and sum to bytes per token × tokens', () => {
     // What a share of the tokens has is counted, and no decoder lays it out.
     const laidOut = (g: Geometry) => codecFor(g).filter(({ kind }) => !(CODECS[kind] as CodecSpec).streams);
-    const small = smallGeometry.chain((g) =>
-      laidOut(g).chain((codec) =>
-        fc.record({
-          g: fc.constant(g),
-          codec: fc.constant(codec),
-          path: fc.constantFrom(...CODECS[codec.kind].paths),
-          choice: storage,
-          branch,
-          tiles: fc.integer({ min: 1, max: 40 }),
-        }),
-      ),
-    );
     fc.assert(
-      fc.property(small, ({ g, codec, path, choice, branch: b, tiles }) => {
+      fc.property(caseOf(smallGeometry, laidOut), fc.integer({ min: 1, max: 40 }), (of, tiles) => {
+        const { g, codec, path, choice, branch: b } = of;
         const layout = layoutOf(g, codec, path, choice, b);
         const tokens = tiles * TILE_TOKENS;
         let end = 0;

@@ -14,6 +14,7 @@ import { configuration, F16, NO_BRANCH, smallGeometry } from './geometries.js';
 
 const UNLIKE = PRESETS.filter((g) => g.laterLoopsWindow ?? g.valuesAreKeys ?? g.stacks);
 const FULL: Codec = { kind: 'full' };
+const ALL = { kinds: null, ratios: null, ranks: null, paths: null, evictions: [null] } as const;
 
 /** A small model with loops and one or several of what makes rows unlike. */
 const unlike: fc.Arbitrary<Geometry> = fc
@@ -31,10 +32,7 @@ const unlike: fc.Arbitrary<Geometry> = fc
     ...(window !== undefined && g.loops > 1 ? { laterLoopsWindow: window } : {}),
     ...(keys ? { valuesAreKeys: true as const } : {}),
     ...(runs
-      ? {
-          stacks: runs.map((r) => ({ layers: g.layers, runs: r })),
-          layers: g.layers * (runs[0] + runs[1]),
-        }
+      ? { stacks: runs.map((r) => ({ layers: g.layers, runs: r })), layers: g.layers * (runs[0] + runs[1]) }
       : {}),
     ...(rank === undefined ? {} : { embeddingRank: rank }),
     ...(gate ? { attentionGate: true as const } : {}),
@@ -75,13 +73,7 @@ describe('rows that unlike loops keep', () => {
   });
 
   it.each(UNLIKE)('$name goes with codecs that store its rows one by one, and says why not with others', (g) => {
-    const { candidates, refused } = listCandidates(g, {
-      kinds: null,
-      ratios: null,
-      ranks: null,
-      paths: null,
-      evictions: [null],
-    });
+    const { candidates, refused } = listCandidates(g, ALL);
     expect(new Set(candidates.map(({ codec }) => codec.kind))).toEqual(new Set(['full', 'kv-quant']));
     expect(refused.length).toBeGreaterThan(4);
     for (const { reason } of refused) expect(reason).toMatch(/defined for loops that all keep keys and values/);
@@ -99,13 +91,7 @@ describe('rows that unlike loops keep', () => {
   it('with windows are evicted by no policy', () => {
     const g = findPreset('loopcoder-v2-7b');
     const policy = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;
-    const { refused } = listCandidates(g, {
-      kinds: ['full'],
-      ratios: null,
-      ranks: null,
-      paths: null,
-      evictions: [null, policy],
-    });
+    const { refused } = listCandidates(g, { ...ALL, kinds: ['full'], evictions: [null, policy] });
     expect(refused.map((r) => r.reason).join()).toMatch(/loops of loopcoder-v2-7b after the first keep windows/);
   });
 });
@@ -117,9 +103,7 @@ describe('steps of unlike loops', () => {
     const layer = 5 * 1536 * 1536 + 3 * 1536 * 4096;
     const { weights, of } = counted(g);
     expect(weights).toBe((16 * 3 * 2 + 16 * 2) * layer + 1536 * 65_536);
-    expect(of('attend')).toBe(128);
-    expect(of('append-k')).toBe(128);
-    expect(of('attention-gate')).toBe(128);
+    expect(['attend', 'append-k', 'attention-gate'].map(of)).toEqual([128, 128, 128]);
     // Each run of a stack begins with a sum and ends with a norm.
     expect([of('stack-sum'), of('stack-norm') + of('loop-norm')]).toEqual([8, 8]);
     expect(weightBytes(g, 1)).toBe(2 * parameterCount(g));

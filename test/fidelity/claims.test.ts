@@ -50,14 +50,13 @@ describe(`the verdict (seed ${SEED})`, () => {
     [0, -1, 'not decided'],
     [0, 1, 'not decided'],
   ];
-  for (const [own, twin, verdict] of CASES)
-    it(`of ${own} beside ${twin} is: ${verdict}`, () => {
-      // Of nothing, half the texts say more and half less.
-      const values = own === 0 ? Array.from({ length: 12 }, (_, i) => (i < 6 ? 0.2 : -0.2)) : draws(own, 0.05);
-      // A twin of the same effect has more on half of the texts, and less by as much on the others.
-      const other = own === twin ? values.map((v, i) => v + (i % 2 === 0 ? 0.02 : -0.02)) : draws(twin, 0.05);
-      expect(judged(meanEffect(values), meanEffect(other)).verdict).toBe(verdict);
-    });
+  it.each(CASES)('of %d beside %d is: %s', (own, twin, verdict) => {
+    // Of nothing, half the texts say more and half less.
+    const values = own === 0 ? Array.from({ length: 12 }, (_, i) => (i < 6 ? 0.2 : -0.2)) : draws(own, 0.05);
+    // A twin of the same effect has more on half of the texts, and less by as much on the others.
+    const other = own === twin ? values.map((v, i) => v + (i % 2 === 0 ? 0.02 : -0.02)) : draws(twin, 0.05);
+    expect(judged(meanEffect(values), meanEffect(other)).verdict).toBe(verdict);
+  });
 
   it('wants the effect to exceed the twin by more than their joint interval', () => {
     // 0.2 above the twin in the mean, but as often as not below it.
@@ -159,13 +158,10 @@ describe(`claims (seed ${SEED})`, () => {
     };
   };
   /** @param begins of the claims that are tried */
-  const tried = (model: Made, twin: Made = {}, begins = ''): ClaimResult[] =>
-    tryClaims(
-      g,
-      claims.filter(({ claim }) => claim.startsWith(begins)),
-      evidence(model),
-      evidence(twin),
-    );
+  const tried = (model: Made, twin: Made = {}, begins = ''): ClaimResult[] => {
+    const own = claims.filter(({ claim }) => claim.startsWith(begins));
+    return tryClaims(g, own, evidence(model), evidence(twin));
+  };
   const verdictsOf = (model: Made, twin?: Made): Record<string, Verdict> =>
     Object.fromEntries(tried(model, twin).map((r) => [r.claim, r.verdict]));
   const verdictOn = (claim: string, model: Made, twin?: Made): Verdict | undefined =>
@@ -209,6 +205,7 @@ describe(`claims (seed ${SEED})`, () => {
     const better = verdictsOf({ kl });
     const same = verdictsOf({ kl }, { kl: (need) => kl(need) / 40 });
     const worse = verdictsOf({ kl: (need) => 1 / kl(need) });
+    const verdicts = ['agrees', 'not shown by this', 'contradicts'];
     for (const claim of [
       'SVD initialisation is far better than random',
       "directions of all loops are better than the first loop's",
@@ -218,12 +215,7 @@ describe(`claims (seed ${SEED})`, () => {
       'LLA is better than kv-quant at one budget (4×)',
       'LLA is better than lla-2d at one budget (5.33×)',
     ])
-      expect([claim, better[claim], same[claim], worse[claim]]).toEqual([
-        claim,
-        'agrees',
-        'not shown by this',
-        'contradicts',
-      ]);
+      expect([better[claim], same[claim], worse[claim]], claim).toEqual(verdicts);
     const extreme = 'LLA-2D is better than LLA at extreme compression (21.33×), teacher-forced';
     expect([better[extreme], worse[extreme]]).toEqual(['contradicts', 'agrees']);
   });
@@ -277,9 +269,7 @@ describe(`claims (seed ${SEED})`, () => {
     expect(of('final-loop', { follows }).note).toContain('here 20.0 against 2.0');
     expect(of('final-loop', { follows }, { follows }).verdict).toBe('not shown by this');
     const together = (kl: number): Verdict =>
-      of('eviction composes', {
-        kl: ({ row }) => (row.eviction && row.codec.kind === 'lla' ? kl : 1),
-      }).verdict;
+      of('eviction composes', { kl: ({ row }) => (row.eviction && row.codec.kind === 'lla' ? kl : 1) }).verdict;
     // Apart they cost 2; the twin's rows cost 1 together as well.
     expect([together(0.5), together(1), together(4)]).toEqual(['agrees', 'not shown by this', 'contradicts']);
     const finds = ({ row }: Need, context: number): boolean =>
@@ -292,10 +282,7 @@ describe(`claims (seed ${SEED})`, () => {
 
   it('that were not measured are not decided, with the reason', () => {
     const full = evidence({});
-    const without = {
-      ...full,
-      scores: new Map([...full.scores].filter(([id]) => !id.includes('trained with'))),
-    };
+    const without = { ...full, scores: new Map([...full.scores].filter(([id]) => !id.includes('trained with'))) };
     const found = tryClaims(g, claims, without, without);
     const training = found.filter(({ note }) => note === "training is for small models of Ouro's layers");
     expect(training.map(({ verdict, estimate }) => [verdict, estimate])).toEqual(Array(5).fill(['not decided', null]));

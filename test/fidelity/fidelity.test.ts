@@ -127,42 +127,34 @@ describe('scores', () => {
 
 describe('spectra', () => {
   it('are printed with the rank that an axis can have at most', () => {
-    const axes = (['loop', 'head', 'layer'] as const).map((axis, i) => ({
-      axis,
-      places: i + 3,
-      effectiveRank: 1 + i,
-      shares: [0.5],
-    }));
+    const axes = (['loop', 'head', 'layer'] as const).map((axis, i) => {
+      return { axis, places: i + 3, effectiveRank: 1 + i, shares: [0.5] };
+    });
     const none = { change: [], cosineToLast: [], energyAtRank: [] };
     const side = { axes, varianceAlongLoops: 0.1, ...none, stackedEffectiveRank: 1 };
     const studied = { tokens: 1, stacks: { studied: 1, all: 1 }, key: side, value: side, lensAgreement: [] };
-    const text = spectraText({ model: { name: 'm' }, trained: studied, untrained: studied } as unknown as Parameters<
-      typeof spectraText
-    >[0]);
-    for (const letter of ['K', 'V'])
-      for (const { axis, places, effectiveRank } of axes)
-        expect(text).toMatch(
-          new RegExp(`${letter} ${axis} axis: effective rank of ${places} .*${effectiveRank.toFixed(2)}`),
-        );
+    type Spectra = Parameters<typeof spectraText>[0];
+    const text = spectraText({ model: { name: 'm' }, trained: studied, untrained: studied } as unknown as Spectra);
+    for (const { axis, places, effectiveRank } of axes)
+      for (const letter of ['K', 'V']) {
+        const line = `${letter} ${axis} axis: effective rank of ${places} .*${effectiveRank.toFixed(2)}`;
+        expect(text).toMatch(new RegExp(line));
+      }
   });
 
   it('find one direction where loops move along one, and all where they are independent', () => {
     const small = { ...g, layers: 3, loops: 4, kvHeads: 3, headDim: 5 };
     const random = randomFrom(5);
+    const times = <T>(length: number, of: (i: number) => T): T[] => Array.from({ length }, (_, i) => of(i));
     const made = (value: (loop: number, own: number, slope: number) => number): Float64Array[][][][] => {
-      const own = Array.from({ length: 3 * 3 * 5 * 8 }, random);
-      const slope = Array.from({ length: 3 * 3 * 5 * 8 }, random);
-      return Array.from({ length: 3 }, (_, layer) =>
-        Array.from({ length: 4 }, (_, loop) =>
-          Array.from({ length: 3 }, (_, head) =>
-            Array.from({ length: 5 }, (_, i) =>
-              Float64Array.from({ length: 8 }, (_, token) => {
-                const at = ((layer * 3 + head) * 5 + i) * 8 + token;
-                return value(loop, own[at] as number, slope[at] as number);
-              }),
-            ),
-          ),
-        ),
+      const [own, slope] = [times(3 * 3 * 5 * 8, random), times(3 * 3 * 5 * 8, random)];
+      const at = (layer: number, loop: number, head: number, i: number) => (_: unknown, token: number) => {
+        const place = ((layer * 3 + head) * 5 + i) * 8 + token;
+        return value(loop, own[place] as number, slope[place] as number);
+      };
+      const component = (...of: [number, number, number, number]) => Float64Array.from({ length: 8 }, at(...of));
+      return times(3, (layer) =>
+        times(4, (loop) => times(3, (head) => times(5, (i) => component(layer, loop, head, i)))),
       );
     };
     const loopOf = (all: Float64Array[][][][]): { first: number; rank: number } => {
@@ -189,11 +181,8 @@ describe('spectra', () => {
         const side = new Side('value', small);
         let [between, total] = [0, 0];
         for (const head of ['0 0', '0 1']) {
-          const parts = [4, 3].map((tokens) =>
-            Array.from({ length: 3 }, (_, loop) =>
-              Array.from({ length: 2 }, () => Float64Array.from({ length: tokens }, () => loop + random())),
-            ),
-          );
+          const draw = (tokens: number, loop: number) => Float64Array.from({ length: tokens }, () => loop + random());
+          const parts = [4, 3].map((tokens) => [0, 1, 2].map((loop) => [draw(tokens, loop), draw(tokens, loop)]));
           for (const own of parts) side.addVariance(head, own, own[0]?.[0]?.length as number);
           for (const i of [0, 1]) {
             const rows = [0, 1, 2].map((loop) => parts.flatMap((own) => [...(own[loop]?.[i] as Float64Array)]));

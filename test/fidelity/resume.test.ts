@@ -16,16 +16,11 @@ const argsOf = (flags: Args['flags']): Args => new Args(flags);
 
 describe('a file that exists', () => {
   const head = { model: { fingerprint: 'a'.repeat(64) }, weights: 'f16' as const, inputs: 'b'.repeat(64) };
+  const MINE = { name: 'mine', trained: true };
+  const begun = { schema: 'lla-sim/fidelity', schemaVersion: 1, device: 'an adapter' };
+  const kept = { ...begun, fittedTokens: 1, seed: 0, rows: [] };
   const write = (changes: object): void =>
-    writeFileSync(
-      file,
-      JSON.stringify({
-        ...{ schema: 'lla-sim/fidelity', schemaVersion: 1, device: 'an adapter', fittedTokens: 1, seed: 0, rows: [] },
-        ...head,
-        model: { ...head.model, name: 'mine', trained: true },
-        ...changes,
-      }),
-    );
+    writeFileSync(file, JSON.stringify({ ...kept, ...head, model: { ...head.model, ...MINE }, ...changes }));
 
   it('is continued only for the same model, weights and inputs', () => {
     write({});
@@ -38,11 +33,8 @@ describe('a file that exists', () => {
     const acceptance = { draftTokens: 2, texts: 3, tokensEach: 8, loops, notMeasured: null };
     write({ acceptance });
     expect(earlier(file, head)).toEqual({ rows: [], acceptance });
-    for (const other of [
-      { inputs: 'c'.repeat(64) },
-      { weights: 'f32' },
-      { model: { name: 'mine', trained: true, fingerprint: 'c'.repeat(64) } },
-    ]) {
+    const fingerprint = 'c'.repeat(64);
+    for (const other of [{ inputs: fingerprint }, { weights: 'f32' }, { model: { ...MINE, fingerprint } }]) {
       write(other);
       expect(() => earlier(file, head)).toThrow(/is of another model, text, seed or codec/);
     }

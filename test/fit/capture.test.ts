@@ -1,8 +1,7 @@
-/**
- * Keys and values captured from the GPU decoder beside those of the float64 network, and a codec that loses nothing.
- */
+/** Keys and values captured from the GPU decoder beside the float64 network's, and a codec that loses nothing. */
 import '../gpu/narrow.js';
 import { expect, it } from 'vitest';
+import type { Codec } from '../../src/codecs/codec.js';
 import type { StorageChoice } from '../../src/codecs/layout.js';
 import { openDecoder } from '../../src/decoder/gpu/index.js';
 import type { TensorSource } from '../../src/decoder/index.js';
@@ -26,22 +25,20 @@ describeGpu('capture and fit', (device) => {
   const g = GEOMETRIES[0] as (typeof GEOMETRIES)[number];
   const teacher = { device, geometry: g, normEpsilon: 1e-6, weights: { storage: 'f32' as const, seed: SEED } };
   const windows = [promptOf(g, 40, SEED), promptOf(g, 33, SEED + 1)];
+  const fit = (codec: Codec) =>
+    fitCodec(teacher, windows, { codec, initialisation: 'svd', seed: SEED }, { memoryBytes: 2 ** 20 });
 
   it(`captures what the network projects, before rotation (seed ${SEED})`, async () => {
     const model = loadModel(g, fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: false, codec: 'random' }));
     const expected = new Map<string, Projection[]>();
     for (const window of windows) {
       const exact = exactAttention(model);
-      run(
-        model,
-        window,
-        window.map((_, n) => n),
-        (site, tokens) => {
-          const key = `${site.layer} ${site.loop}`;
-          expected.set(key, [...(expected.get(key) ?? []), ...tokens]);
-          return exact(site, tokens);
-        },
-      );
+      const positions = window.map((_, n) => n);
+      run(model, window, positions, (site, tokens) => {
+        const key = `${site.layer} ${site.loop}`;
+        expected.set(key, [...(expected.get(key) ?? []), ...tokens]);
+        return exact(site, tokens);
+      });
     }
     await capture(teacher, windows, async (captured) => {
       expect(captured.tokens).toBe(73);
@@ -54,14 +51,10 @@ describeGpu('capture and fit', (device) => {
           loops.forEach((heads, loop) =>
             heads.forEach((columns, head) => {
               const tokens = expected.get(`${layer} ${loop}`) as Projection[];
-              columns.forEach((column, i) =>
-                expect(
-                  relative(
-                    column,
-                    tokens.map((t) => t[part][head]?.[i] as number),
-                  ),
-                ).toBeLessThan(1e-4),
-              );
+              columns.forEach((column, i) => {
+                const own = tokens.map((t) => t[part][head]?.[i] as number);
+                expect(relative(column, own)).toBeLessThan(1e-4);
+              });
             }),
           );
         }
@@ -83,12 +76,7 @@ describeGpu('capture and fit', (device) => {
     const judged = [];
     for (const rank of [2, width]) {
       const codec = { kind: 'lla', rankK: rank, rankV: rank } as const;
-      const { fitted } = await fitCodec(
-        teacher,
-        windows,
-        { codec, initialisation: 'svd', seed: SEED },
-        { memoryBytes: 2 ** 20 },
-      );
+      const { fitted } = await fit(codec);
       judged.push(await judge.judge({ codec, path: 'reconstruct', ...plain }, fitted.tensors));
     }
     const [few, all] = judged as [Judged, Judged];
@@ -116,12 +104,7 @@ describeGpu('capture and fit', (device) => {
     const exact = await logitsOf({});
     const errorOf = async (rankK: number): Promise<number> => {
       const codec = { kind: 'lla', rankK, rankV: width } as const;
-      const { fitted, kept } = await fitCodec(
-        teacher,
-        windows,
-        { codec, initialisation: 'svd', seed: SEED },
-        { memoryBytes: 2 ** 20 },
-      );
+      const { fitted, kept } = await fit(codec);
       if (rankK === width) expect(kept.svd).toBeCloseTo(1, 6);
       expect(kept['first-loop']).toBeLessThan(1);
       return relative(await logitsOf({ codec, path: 'reconstruct' }, fitted.tensors), exact);

@@ -27,15 +27,9 @@ const g = GEOMETRIES[0] as (typeof GEOMETRIES)[number];
 function columnsOf(seed: number, width: number, count: number): Float64Array[] {
   const random = randomFrom(seed);
   const mix = Array.from({ length: width }, () => Array.from({ length: width }, () => random() - 0.5));
-  const hidden = Array.from({ length: width }, (_, k) =>
-    Array.from({ length: count }, () => (random() - 0.5) / (1 + k)),
-  );
-  return mix.map((row) =>
-    Float64Array.from(
-      { length: count },
-      (_, n) => 1000 + row.reduce((s, w, k) => s + w * (hidden[k]?.[n] as number), 0),
-    ),
-  );
+  const hidden = mix.map((_, k) => Array.from({ length: count }, () => (random() - 0.5) / (1 + k)));
+  const sum = (row: readonly number[], n: number) => row.reduce((s, w, k) => s + w * (hidden[k]?.[n] as number), 0);
+  return mix.map((row) => Float64Array.from({ length: count }, (_, n) => 1000 + sum(row, n)));
 }
 
 /** The moments with all vectors added, block by block. */
@@ -84,11 +78,9 @@ describe('fit', () => {
       const means = columns.map((c) => c.reduce((s, x) => s + (x - 1000), 0) / 37);
       for (let i = 0; i < width; i++)
         for (let j = 0; j < width; j++) {
+          const off = (k: number, n: number): number => (columns[k]?.[n] as number) - 1000 - (means[k] as number);
           let sum = 0;
-          for (let n = 0; n < 37; n++)
-            sum +=
-              ((columns[i]?.[n] as number) - 1000 - (means[i] as number)) *
-              ((columns[j]?.[n] as number) - 1000 - (means[j] as number));
+          for (let n = 0; n < 37; n++) sum += off(i, n) * off(j, n);
           expect(Math.abs(own.at(i, j) - sum / 37)).toBeLessThan(1e-10);
         }
       own.mean.forEach((m, i) => expect(Math.abs(m - 1000 - (means[i] as number))).toBeLessThan(1e-9));
@@ -141,21 +133,17 @@ describe('fit', () => {
   });
 
   it('a sketch of few directions, or of none, has no others', () => {
-    const line = Array.from({ length: 40 }, (_, i) =>
-      Float64Array.from({ length: 50 }, (_, n) => (i + 1) * Math.sin(n)),
-    );
+    const sine = Float64Array.from({ length: 50 }, (_, n) => Math.sin(n));
+    const line = Array.from({ length: 40 }, (_, i) => sine.map((x) => (i + 1) * x));
     const sketch = new Sketch(40, sketchColumns(40, 4));
     sketch.add(line, 50);
     const { kept, below, vectors, variances } = sketch.basis(4);
     expect(kept).toBeCloseTo(1, 9);
     expect(below).toBeLessThan(1e-9);
     expect((variances[0] as number) / sketch.trace).toBeCloseTo(1, 9);
-    for (let i = 0; i < 40; i++) expect(vectors.every(Number.isFinite)).toBe(true);
-    const still = new Sketch(5, 3);
-    still.add(
-      [1, 2, 3, 4, 5].map((x) => Float64Array.of(x, x)),
-      2,
-    );
+    expect(vectors.every(Number.isFinite)).toBe(true);
+    const constant = [1, 2, 3, 4, 5].map((x) => Float64Array.of(x, x));
+    const still = streamed(new Sketch(5, 3), constant, 2);
     expect(still.basis(2)).toMatchObject({ kept: 1, below: 0 });
   });
 
@@ -183,9 +171,8 @@ describe('fit', () => {
     expect(layerBytes(plan)).toBeLessThan(0.35e9);
     expect(layersOfPasses(ouro, plan, 2e9, 5 * 256).flat()).toEqual(Array.from({ length: 24 }, (_, i) => i));
     expect(momentsPlan(ouro, [{ codec, initialisation: 'random' }]).columns).toBeNull();
-    expect(
-      momentsPlan(ouro, [{ codec: { kind: 'lla', rankK: 2, rankV: 3 }, initialisation: 'svd' }]).columns,
-    ).toBeNull();
+    const narrow = { kind: 'lla', rankK: 2, rankV: 3 } as const;
+    expect(momentsPlan(ouro, [{ codec: narrow, initialisation: 'svd' }]).columns).toBeNull();
   });
 
   it('windows cover a text without overlap', () => {

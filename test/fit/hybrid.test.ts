@@ -52,29 +52,18 @@ function fitted(codec: Codec, widestExact?: number) {
 }
 
 /** Squared size of keys or values that a latent stands for, and of what it leaves of them. */
-function lossOf(
-  codec: Codec,
-  part: 'first' | 'shared',
-  axis: 'key' | 'value',
-  read: ReturnType<typeof fitted>['read'],
-) {
+type Read = ReturnType<typeof fitted>['read'];
+function lossOf(codec: Codec, part: 'first' | 'shared', axis: 'key' | 'value', read: Read) {
   const [k, v] = part === 'first' ? [codec.rankFirst!, codec.rankFirst!] : [codec.rankK!, codec.rankV!];
   const [from, rank] = axis === 'key' ? [0, k] : [k, v];
   const own = part === 'first' ? [0] : Array.from({ length: loops - 1 }, (_, i) => i + 1);
   const [encode, map] = [read(part, 'encode'), read(part, axis)];
   let [size, left] = [0, 0];
   for (let token = 0; token < TOKENS; token++) {
-    const latent = Array.from({ length: rank }, (_, r) =>
-      own.reduce(
-        (sum, loop, t) =>
-          sum +
-          inputs[loop]![token]!.reduce(
-            (part, x, j) => part + x * (encode[(t * hidden + j) * (k + v) + from + r] as number),
-            0,
-          ),
-        0,
-      ),
-    );
+    const weight = (row: number, r: number): number => encode[row * (k + v) + from + r] as number;
+    const share = (loop: number, t: number, r: number): number =>
+      inputs[loop]![token]!.reduce((sum, x, j) => sum + x * weight(t * hidden + j, r), 0);
+    const latent = Array.from({ length: rank }, (_, r) => own.reduce((sum, loop, t) => sum + share(loop, t, r), 0));
     own.forEach((loop, t) => {
       for (let row = 0; row < kvHeads * d; row++) {
         const exact = columns[axis][loop]![Math.floor(row / d)]![row % d]![token] as number;
@@ -88,13 +77,9 @@ function lossOf(
 }
 
 describe(`fit of hla, seed ${SEED}`, () => {
-  const hla = (rankK: number, rankV: number, rankFirst: number): Codec => ({
-    kind: 'hla',
-    rankK,
-    rankV,
-    rankFirst,
-    windowTokens: 0,
-  });
+  const hla = (rankK: number, rankV: number, rankFirst: number): Codec => {
+    return { kind: 'hla', rankK, rankV, rankFirst, windowTokens: 0 };
+  };
   const parts = (['first', 'shared'] as const).flatMap((part, group) =>
     (['key', 'value'] as const).map((axis) => ({ part, group, axis })),
   );

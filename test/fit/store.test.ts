@@ -34,12 +34,10 @@ function madeUp(of: Geometry, batch: number, tokens: number): Captured {
     tokens,
     columns: (axis, layer) => {
       const random = randomFrom(SEED + 100 * batch + 10 * layer + (axis === 'key' ? 0 : 1));
-      const columns = Array.from({ length: of.loops }, () =>
-        Array.from({ length: of.kvHeads }, () =>
-          Array.from({ length: of.headDim }, (_, i) => Float64Array.from({ length: tokens }, () => random() / (1 + i))),
-        ),
-      );
-      return Promise.resolve(columns);
+      const head = () =>
+        Array.from({ length: of.headDim }, (_, i) => Float64Array.from({ length: tokens }, () => random() / (1 + i)));
+      const loop = () => Array.from({ length: of.kvHeads }, head);
+      return Promise.resolve(Array.from({ length: of.loops }, loop));
     },
   };
 }
@@ -86,14 +84,11 @@ describe(`a fit that goes on (seed ${SEED})`, () => {
     expect(whole.passes).toBe(2);
     let reports = 0;
     const first = new FitFolder(at, 'q', specs);
-    const dies = fit({
-      folder: first,
-      onProgress: () => {
-        // Nothing runs after this, as nothing does after SIGKILL.
-        if (++reports === last) throw killed;
-      },
-    });
-    await expect(dies).rejects.toBe(killed);
+    // Nothing runs after this, as nothing does after SIGKILL.
+    const onProgress = (): void => {
+      if (++reports === last) throw killed;
+    };
+    await expect(fit({ folder: first, onProgress })).rejects.toBe(killed);
     const seen: number[] = [];
     const second = new FitFolder(at, 'q', specs);
     const resumed = await fit({ folder: second, onProgress: (done) => seen.push(done) });
@@ -130,9 +125,7 @@ describe(`a fit that goes on (seed ${SEED})`, () => {
     const made = new FitFolder(at, 'q', specs);
     await fit({ folder: made });
     made.close();
-    expect(() => new FitFolder(at, 'other', specs)).toThrow(
-      /of another model, text or setting; remove it|of another model/,
-    );
+    expect(() => new FitFolder(at, 'other', specs)).toThrow(/of another model/);
     appendFileSync(join(at, 'layer-0001.safetensors'), 'x');
     expect(() => new FitFolder(at, 'q', specs)).toThrow(/layer-0001.safetensors is damaged/);
     rmSync(join(at, 'layer-0001.safetensors'));

@@ -1,31 +1,41 @@
 /** Configs of published models, written by hand from their public fields. */
 
-export const OURO = {
-  architectures: ['OuroForCausalLM'],
-  model_type: 'ouro',
-  hidden_size: 2048,
-  intermediate_size: 5632,
-  num_hidden_layers: 24,
-  num_attention_heads: 16,
-  num_key_value_heads: 16,
-  head_dim: 128,
-  vocab_size: 49152,
+type Sizes = readonly [hidden: number, mlp: number, layers: number, heads: number, kvHeads: number, vocab: number];
+
+/** What configs of transformers' classes have in common. */
+const model = (name: string, model_type: string, [hidden, mlp, layers, heads, kvHeads, vocab]: Sizes) => ({
+  architectures: [`${name}ForCausalLM`],
+  model_type,
+  hidden_size: hidden,
+  intermediate_size: mlp,
+  num_hidden_layers: layers,
+  num_attention_heads: heads,
+  num_key_value_heads: kvHeads,
+  vocab_size: vocab,
   tie_word_embeddings: false,
+});
+const BF16 = { torch_dtype: 'bfloat16' };
+const NO_BIAS = { attention_bias: false, mlp_bias: false };
+const NO_WINDOW = { use_sliding_window: false, sliding_window: null };
+
+export const OURO = {
+  ...model('Ouro', 'ouro', [2048, 5632, 24, 16, 16, 49152]),
+  ...BF16,
+  ...NO_WINDOW,
+  head_dim: 128,
   rope_theta: 1000000.0,
   rope_scaling: null,
   rms_norm_eps: 1e-6,
   max_position_embeddings: 65536,
-  torch_dtype: 'bfloat16',
   total_ut_steps: 4,
   early_exit_threshold: 1.0,
-  use_sliding_window: false,
-  sliding_window: null,
   max_window_layers: 24,
   layer_types: Array.from({ length: 24 }, () => 'full_attention'),
 };
 export const HUGINN = {
   architectures: ['RavenForCausalLM'],
   model_type: 'huginn_raven',
+  ...BF16,
   n_embd: 5280,
   n_heads: 55,
   num_attention_heads: 55,
@@ -50,17 +60,10 @@ export const HUGINN = {
   tie_embeddings: true,
   rope_base: 50000,
   block_size: 4096,
-  torch_dtype: 'bfloat16',
 };
 export const NANBEIGE = {
-  architectures: ['NanbeigeForCausalLM'],
-  model_type: 'nanbeige',
-  vocab_size: 166144,
-  hidden_size: 3072,
-  intermediate_size: 10752,
-  num_hidden_layers: 22,
-  num_attention_heads: 48,
-  num_key_value_heads: 8,
+  ...model('Nanbeige', 'nanbeige', [3072, 10752, 22, 48, 8, 166144]),
+  ...BF16,
   head_dim: 128,
   kv_channels: 128,
   max_position_embeddings: 262144,
@@ -69,83 +72,56 @@ export const NANBEIGE = {
   num_loops: 2,
   loop_loss_weights: [],
   skip_loop_final_norm: false,
-  tie_word_embeddings: false,
-  torch_dtype: 'bfloat16',
 };
 export const LLAMA = {
-  architectures: ['LlamaForCausalLM'],
-  model_type: 'llama',
-  hidden_size: 4096,
-  intermediate_size: 14336,
-  num_hidden_layers: 32,
-  num_attention_heads: 32,
-  num_key_value_heads: 8,
-  vocab_size: 128256,
-  tie_word_embeddings: false,
+  ...model('Llama', 'llama', [4096, 14336, 32, 32, 8, 128256]),
+  ...BF16,
+  ...NO_BIAS,
   rope_theta: 500000.0,
-  attention_bias: false,
-  mlp_bias: false,
   max_position_embeddings: 131072,
   rope_scaling: { factor: 8.0, rope_type: 'llama3' },
-  torch_dtype: 'bfloat16',
 };
 export const QWEN2 = {
-  architectures: ['Qwen2ForCausalLM'],
-  model_type: 'qwen2',
-  hidden_size: 3584,
-  intermediate_size: 18944,
-  num_hidden_layers: 28,
-  num_attention_heads: 28,
-  num_key_value_heads: 4,
-  vocab_size: 152064,
-  tie_word_embeddings: false,
+  ...model('Qwen2', 'qwen2', [3584, 18944, 28, 28, 4, 152064]),
+  ...BF16,
+  ...NO_WINDOW,
+  sliding_window: 131072,
   rope_theta: 1000000.0,
   max_position_embeddings: 32768,
-  sliding_window: 131072,
-  use_sliding_window: false,
   max_window_layers: 28,
-  torch_dtype: 'bfloat16',
 };
 export const QWEN3 = {
-  architectures: ['Qwen3ForCausalLM'],
-  model_type: 'qwen3',
-  hidden_size: 4096,
-  intermediate_size: 12288,
-  num_hidden_layers: 36,
-  num_attention_heads: 32,
-  num_key_value_heads: 8,
+  ...model('Qwen3', 'qwen3', [4096, 12288, 36, 32, 8, 151936]),
+  ...BF16,
+  ...NO_WINDOW,
   head_dim: 128,
-  vocab_size: 151936,
-  tie_word_embeddings: false,
   rope_theta: 1000000,
   attention_bias: false,
   max_position_embeddings: 40960,
-  sliding_window: null,
-  use_sliding_window: false,
-  torch_dtype: 'bfloat16',
 };
 export const MISTRAL = {
-  architectures: ['MistralForCausalLM'],
-  model_type: 'mistral',
-  hidden_size: 4096,
-  intermediate_size: 14336,
-  num_hidden_layers: 32,
-  num_attention_heads: 32,
-  num_key_value_heads: 8,
-  vocab_size: 32768,
-  tie_word_embeddings: false,
+  ...model('Mistral', 'mistral', [4096, 14336, 32, 32, 8, 32768]),
+  ...BF16,
   rope_theta: 1000000.0,
   sliding_window: null,
   max_position_embeddings: 32768,
-  torch_dtype: 'bfloat16',
 };
 
-/**
- * Retrofitted with Huginn's loops: the file names Huginn's blocks. Llama's has rope_scaling, OLMo-2's and TinyLlama's
- * not.
- */
-const retrofit = (fields: object): object => ({
+/** Retrofitted with Huginn's loops: the file names Huginn's blocks. */
+const retrofit = (
+  [heads, kvHeads, headDim]: readonly [number, number, number],
+  vocab: number,
+  max_position_embeddings: number,
+  fields: object,
+): object => ({
   ...HUGINN,
+  n_heads: heads,
+  num_attention_heads: heads,
+  num_key_value_heads: kvHeads,
+  head_dim: headDim,
+  vocab_size: vocab,
+  padded_vocab_size: vocab,
+  max_position_embeddings,
   n_layers: 14,
   n_layers_in_prelude: 4,
   n_layers_in_recurrent_block: 6,
@@ -157,51 +133,21 @@ const retrofit = (fields: object): object => ({
   rope_base: 500000.0,
   rope_theta: 500000.0,
   effective_expected_depth: 200,
-  torch_dtype: 'bfloat16',
   ...fields,
 });
-export const RECURRENT_LLAMA = retrofit({
-  n_heads: 32,
-  num_attention_heads: 32,
-  num_key_value_heads: 8,
-  head_dim: 64,
-  vocab_size: 128256,
-  padded_vocab_size: 128256,
-  max_position_embeddings: 131072,
+export const RECURRENT_LLAMA = retrofit([32, 8, 64], 128256, 131072, {
   rope_scaling: { factor: 32.0, low_freq_factor: 1.0, high_freq_factor: 4.0, rope_type: 'llama3' },
 });
-export const RECURRENT_OLMO = retrofit({
-  n_heads: 16,
-  num_attention_heads: 16,
-  num_key_value_heads: 16,
-  head_dim: 128,
-  vocab_size: 100352,
-  padded_vocab_size: 100352,
-  max_position_embeddings: 4096,
-});
-export const RECURRENT_TINYLLAMA = retrofit({
+export const RECURRENT_OLMO = retrofit([16, 16, 128], 100352, 4096, {});
+export const RECURRENT_TINYLLAMA = retrofit([32, 4, 64], 32000, 2048, {
   n_layers: 16,
   n_layers_in_recurrent_block: 8,
-  n_heads: 32,
-  num_attention_heads: 32,
-  num_key_value_heads: 4,
-  head_dim: 64,
   intermediate_size: 5632,
-  vocab_size: 32000,
-  padded_vocab_size: 32000,
-  max_position_embeddings: 2048,
   rope_theta: 10000.0,
 });
-export const RECURRENT_GEMMA = retrofit({
+export const RECURRENT_GEMMA = retrofit([8, 4, 256], 256000, 8192, {
   n_embd: 2304,
-  n_heads: 8,
-  num_attention_heads: 8,
-  num_key_value_heads: 4,
-  head_dim: 256,
   intermediate_size: 9216,
-  vocab_size: 256000,
-  padded_vocab_size: 256000,
-  max_position_embeddings: 8192,
   rope_theta: 10000.0,
   mean_recurrence: 16,
 });
@@ -210,27 +156,18 @@ export const RECURRENT_GEMMA = retrofit({
  * Layers of one stack; transformers saves their runs and num_layers_per_stack, KoHRM's converter those of both stacks.
  */
 export const HRM_TEXT = {
-  architectures: ['HrmTextForCausalLM'],
-  model_type: 'hrm_text',
+  ...model('HrmText', 'hrm_text', [1536, 4096, 16, 12, 12, 65536]),
+  ...NO_BIAS,
   H_cycles: 2,
   L_cycles: 3,
   L_bp_cycles: [2],
-  attention_bias: false,
-  mlp_bias: false,
   embedding_scale: 50.0,
   head_dim: 128,
   hidden_act: 'silu',
-  hidden_size: 1536,
-  intermediate_size: 4096,
   max_position_embeddings: 4096,
-  num_attention_heads: 12,
-  num_hidden_layers: 16,
-  num_key_value_heads: 12,
   prefix_lm: true,
   rms_norm_eps: 1e-6,
   rope_parameters: { rope_theta: 10000.0, rope_type: 'default' },
-  tie_word_embeddings: false,
-  vocab_size: 65536,
   dtype: 'bfloat16',
 };
 export const KOHRM = { ...HRM_TEXT, num_hidden_layers: 32, vocab_size: 131072 };
@@ -277,34 +214,27 @@ export const PARCAE_370M = parcae(4, 1024);
 export const PARCAE_770M = parcae(6, 1280);
 export const PARCAE_1_3B = parcae(8, 1536);
 
-export const IQUEST_LOOP = {
-  architectures: ['IQuestLoopCoderForCausalLM'],
-  model_type: 'iquestloopcoder',
-  auto_map: { AutoModelForCausalLM: 'modeling_iquestloopcoder.IQuestLoopCoderForCausalLM' },
-  attention_bias: false,
-  mlp_bias: false,
+const CODER = {
+  ...model('IQuestPLTCoder', 'iquestpltcoder', [5120, 27648, 80, 40, 8, 76800]),
+  ...BF16,
+  ...NO_BIAS,
   head_dim: 128,
   hidden_act: 'silu',
-  hidden_size: 5120,
-  intermediate_size: 27648,
   max_position_embeddings: 131072,
-  num_attention_heads: 40,
-  num_hidden_layers: 80,
-  num_key_value_heads: 8,
   rms_norm_eps: 1e-5,
   rope_scaling: null,
   rope_theta: 500000.0,
+};
+export const IQUEST_LOOP = {
+  ...CODER,
+  architectures: ['IQuestLoopCoderForCausalLM'],
+  model_type: 'iquestloopcoder',
+  auto_map: { AutoModelForCausalLM: 'modeling_iquestloopcoder.IQuestLoopCoderForCausalLM' },
   loop_num: 2,
   loop_window_size: 64,
-  tie_word_embeddings: false,
-  vocab_size: 76800,
-  torch_dtype: 'bfloat16',
 };
-const { loop_num: _loops, loop_window_size: _window, auto_map: _map, ...CODER } = IQUEST_LOOP;
 export const LOOPCODER_V2 = {
   ...CODER,
-  architectures: ['IQuestPLTCoderForCausalLM'],
-  model_type: 'iquestpltcoder',
   auto_map: { AutoConfig: 'configuration_iquestpltcoder.IQuestPLTCoderConfig' },
   num_hidden_layers: 14,
   plt_num_loops: 2,
@@ -315,71 +245,45 @@ export const LOOPCODER_V2 = {
   plt_gate_use_hidden_states: true,
 };
 
+const FACTORIZED = { factorized_embedding: true, tie_word_embeddings: true, dtype: 'bfloat16' };
 export const NANDI = {
-  architectures: ['NandiForCausalLM'],
-  model_type: 'nandi',
-  attention_bias: false,
-  mlp_bias: false,
+  ...model('Nandi', 'nandi', [832, 2496, 16, 16, 4, 131072]),
+  ...NO_BIAS,
+  ...FACTORIZED,
   auto_map: { AutoModelForCausalLM: 'modeling_nandi.NandiForCausalLM' },
   embedding_rank: 196,
-  factorized_embedding: true,
   head_dim: 52,
-  hidden_size: 832,
-  intermediate_size: 2496,
   layer_sharing: true,
   layer_sharing_repeats: 2,
   max_position_embeddings: 2048,
-  num_attention_heads: 16,
-  num_hidden_layers: 16,
-  num_key_value_heads: 4,
   rms_norm_eps: 1e-5,
   rope_parameters: { rope_theta: 100000, rope_type: 'default' },
-  tie_word_embeddings: true,
-  vocab_size: 131072,
   use_cache: false,
-  dtype: 'bfloat16',
 };
 export const LUMMA = {
-  architectures: ['LummaForCausalLM'],
-  model_type: 'lumma',
-  attention_bias: false,
-  mlp_bias: false,
+  ...model('Lumma', 'lumma', [1440, 3280, 30, 16, 8, 131072]),
+  ...NO_BIAS,
+  ...FACTORIZED,
   embedding_rank: 512,
-  factorized_embedding: true,
-  hidden_size: 1440,
-  intermediate_size: 3280,
   kv_cache_mode: 'shared',
   layer_sharing: false,
   layer_sharing_repeats: 1,
   max_position_embeddings: 12288,
-  num_attention_heads: 16,
-  num_hidden_layers: 30,
-  num_key_value_heads: 8,
   q_norm: true,
   qk_norm: false,
   rms_norm_eps: 1e-6,
   rope_parameters: { rope_theta: 1000000.0, rope_type: 'default' },
   shared_kv: true,
-  tie_word_embeddings: true,
-  vocab_size: 131072,
-  dtype: 'bfloat16',
 };
 
-const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
+export const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
 export const LOOPUS = {
   architectures: ['LDSForCausalLM'],
   model_type: 'lds',
+  ...BF16,
   N: 20,
   base_model_name_or_path: 'Qwen/Qwen3-1.7B',
-  base_config_dict: {
-    ...QWEN3,
-    hidden_size: 2048,
-    intermediate_size: 6144,
-    num_hidden_layers: 28,
-    num_attention_heads: 16,
-    num_key_value_heads: 8,
-    tie_word_embeddings: false,
-  },
+  base_config_dict: { ...QWEN3, ...model('Qwen3', 'qwen3', [2048, 6144, 28, 16, 8, 151936]) },
   encoder_layer_indices: range(0, 2),
   reasoning_layer_indices: range(2, 27),
   decoder_layer_indices: [27],
@@ -387,7 +291,6 @@ export const LOOPUS = {
   q_threshold: 0.9,
   hidden_size: 2048,
   vocab_size: 151936,
-  torch_dtype: 'bfloat16',
 };
 
 /** The base of Phi4_LoopUS; layers are those of the model that it is put into. */

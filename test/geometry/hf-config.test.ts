@@ -1,14 +1,14 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { UserError } from '../../src/errors.js';
 import { type Geometry, cacheSlots, parameterCount } from '../../src/geometry/geometry.js';
 import { displayName } from '../../src/geometry/config.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
 import { readModelFile } from '../../src/geometry/model-file.js';
 import { findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
+import { scratch, words } from '../cli/program.js';
 import {
   HRM_TEXT,
   HUGINN,
@@ -28,16 +28,15 @@ import {
   PUBLISHED,
   QWEN2,
   QWEN3,
+  range,
   RECURRENT_LLAMA,
 } from './configs.js';
 
 const BASES: readonly object[] = [LLAMA, QWEN2, QWEN3, MISTRAL, ...PUBLISHED.map(([, config]) => config)];
-const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
 
 /** A geometry without its texts. */
 const facts = ({ name: _name, source: _source, modelType: _type, ...rest }: Geometry): Partial<Geometry> => rest;
 
-/** The error that reading `json` gives. */
 function refusal(json: unknown): UserError {
   try {
     geometryFromConfig(json, 'm');
@@ -79,10 +78,7 @@ describe('geometryFromConfig', () => {
       expect(geometryFromConfig(config, 'm')).toMatchObject({
         layers: 64,
         loops: 2,
-        stacks: [
-          { layers: 16, runs: 3 },
-          { layers: 16, runs: 1 },
-        ],
+        stacks: [3, 1].map((runs) => ({ layers: 16, runs })),
       });
     // KV heads of the file are ignored by its class.
     expect(geometryFromConfig({ ...HRM_TEXT, num_key_value_heads: 4 }, 'm').kvHeads).toBe(12);
@@ -110,27 +106,9 @@ describe('geometryFromConfig', () => {
     expect(refusal({ ...LOOPUS, decoder_layer_indices: [28] }).message).toMatch(/decoder_layer_indices must name/);
     // Thrillcrazyer/Phi4_LoopUS
     const phi4 = { ...LOOPUS.base_config_dict, ...PHI_4, num_hidden_layers: 28 };
-    expect(geometryFromConfig({ ...LOOPUS, base_config_dict: phi4 }, 'm')).toMatchObject({
-      heads: 40,
-      kvHeads: 10,
-      headDim: 128,
-      extraParametersPerLayer: 0,
-    });
+    const heads = { heads: 40, kvHeads: 10, headDim: 128, extraParametersPerLayer: 0 };
+    expect(geometryFromConfig({ ...LOOPUS, base_config_dict: phi4 }, 'm')).toMatchObject(heads);
     expect(refusal({ ...LOOPUS, base_config_dict: MISTRAL }).message).toMatch(/base_config_dict must be of/);
-  });
-
-  it.each([
-    [{ ...LUMMA, shared_kv: false }, /shared_kv must be true/],
-    [{ ...LUMMA, kv_cache_mode: 'paged' }, /kv_cache_mode must be "shared" or "vanilla", not "paged"/],
-    [{ ...LUMMA, layer_sharing: true, layer_sharing_repeats: 2 }, /layer_sharing is set/],
-    [{ ...LOOPCODER_V2, plt_hidden_scale: -1 }, /plt_hidden_scale must be a number over 0, or null, not -1/],
-    [{ ...PARCAE_140M, injection_type: 'add' }, /injection_type must be diagonal or linear/],
-    [{ ...PARCAE_140M, recurrent_embedding_dimension: 512 }, /recurrent_embedding_dimension must be 768/],
-    [{ ...HRM_TEXT, attention_bias: true }, /attention_bias must be false/],
-    [{ ...NANDI, embedding_rank: 0 }, /embedding_rank must be a whole number/],
-    [{ ...RECURRENT_LLAMA, block_class_name: 'TransformerPreNormBlock' }, /block_class_name must be "SandwichBlock"/],
-  ])('refuses another layout of a family that it reads %#', (config, message) => {
-    expect(refusal(config).message).toMatch(message);
   });
 
   it.each([
@@ -147,26 +125,14 @@ describe('geometryFromConfig', () => {
   });
 
   it('takes the defaults of the class for what is absent', () => {
-    const {
-      num_key_value_heads: _kv,
-      tie_word_embeddings: _tie,
-      rope_theta: _theta,
-      torch_dtype: _dtype,
-      architectures: _arch,
-      ...bare
-    } = LLAMA;
+    const absent = words('num_key_value_heads tie_word_embeddings rope_theta torch_dtype architectures');
+    const bare = Object.fromEntries(Object.entries(LLAMA).filter(([key]) => !absent.includes(key)));
     const g = geometryFromConfig(bare, 'bare');
-    expect(g).toMatchObject({
-      kvHeads: 32,
-      headDim: 128,
-      tiedEmbeddings: false,
-      weightType: 'bf16',
-      rope: { theta: 10_000 },
-    });
+    const usual = { tiedEmbeddings: false, weightType: 'bf16', rope: { theta: 10_000 } };
+    expect(g).toMatchObject({ kvHeads: 32, headDim: 128, ...usual });
     expect(g.source).toContain('bf16 assumed');
-    expect(
-      geometryFromConfig({ ...bare, rope_parameters: { rope_theta: 5e5 }, dtype: 'float16' }, 'bare'),
-    ).toMatchObject({ rope: { theta: 5e5 }, weightType: 'f16' });
+    const newer = { ...bare, rope_parameters: { rope_theta: 5e5 }, dtype: 'float16' };
+    expect(geometryFromConfig(newer, 'bare')).toMatchObject({ rope: { theta: 5e5 }, weightType: 'f16' });
   });
 
   it('counts the biases that the class has', () => {
@@ -178,6 +144,7 @@ describe('geometryFromConfig', () => {
   });
 
   it.each([
+    // Wrong fields.
     [{ ...LLAMA, hidden_size: undefined }, /hidden_size must be a whole number from 1 to 131072, missing/],
     [{ ...LLAMA, hidden_size: '4096' }, /hidden_size .* not "4096"/],
     [{ ...LLAMA, num_hidden_layers: -1 }, /num_hidden_layers .* not -1/],
@@ -191,26 +158,21 @@ describe('geometryFromConfig', () => {
     [{ ...LLAMA, torch_dtype: 'int8' }, /torch_dtype must be bfloat16/],
     [{ ...LLAMA, tie_word_embeddings: 'yes' }, /tie_word_embeddings must be true or false/],
     [{ ...LLAMA, max_position_embeddings: 0 }, /max_position_embeddings/],
-    [
-      {
-        ...LLAMA,
-        hidden_size: 131072,
-        intermediate_size: 2 ** 20,
-        num_attention_heads: 1024,
-        num_key_value_heads: 1024,
-        head_dim: 1024,
-        num_hidden_layers: 1000,
-      },
-      /10\^13 parameters/,
-    ],
+    [{ ...LLAMA, intermediate_size: 2 ** 20, num_hidden_layers: 1000 }, /10\^13 parameters/],
     [{ ...OURO, total_ut_steps: -1 }, /total_ut_steps .* not -1/],
     [{ ...HUGINN, mean_recurrence: 0 }, /mean_recurrence .* not 0/],
     [{ ...HUGINN, n_layers: 9 }, /n_layers must be the sum/],
-  ])('refuses a wrong field %#', (config, message) => {
-    expect(refusal(config).message).toMatch(message);
-  });
-
-  it.each([
+    // Other layouts of families that it reads.
+    [{ ...LUMMA, shared_kv: false }, /shared_kv must be true/],
+    [{ ...LUMMA, kv_cache_mode: 'paged' }, /kv_cache_mode must be "shared" or "vanilla", not "paged"/],
+    [{ ...LUMMA, layer_sharing: true, layer_sharing_repeats: 2 }, /layer_sharing is set/],
+    [{ ...LOOPCODER_V2, plt_hidden_scale: -1 }, /plt_hidden_scale must be a number over 0, or null, not -1/],
+    [{ ...PARCAE_140M, injection_type: 'add' }, /injection_type must be diagonal or linear/],
+    [{ ...PARCAE_140M, recurrent_embedding_dimension: 512 }, /recurrent_embedding_dimension must be 768/],
+    [{ ...HRM_TEXT, attention_bias: true }, /attention_bias must be false/],
+    [{ ...NANDI, embedding_rank: 0 }, /embedding_rank must be a whole number/],
+    [{ ...RECURRENT_LLAMA, block_class_name: 'TransformerPreNormBlock' }, /block_class_name must be "SandwichBlock"/],
+    // Architectures that it does not model.
     [{ ...LLAMA, model_type: undefined }, /model_type must be one of .* missing/],
     [{ ...LLAMA, model_type: 'mamba' }, /model_type must be one of .* not "mamba"/],
     [{ ...LLAMA, model_type: '__proto__' }, /model_type/],
@@ -233,40 +195,23 @@ describe('geometryFromConfig', () => {
     [{ ...LLAMA, architectures: ['LlamaForSequenceClassification'] }, /architectures/],
     [{ ...NANBEIGE, enable_double_loop_split: true }, /enable_double_loop_split/],
     [{ ...HUGINN, injection_type: 'diagonal' }, /injection_type/], // Parcae
-  ])('refuses an architecture that it does not model %#', (config, message) => {
+  ])('refuses %#', (config, message) => {
     expect(refusal(config).message).toMatch(message);
   });
 
   /** What published models with loops say of them, and made-up names of the same kind. */
   const LOOP_FIELDS: readonly (readonly [key: string, value: unknown])[] = [
-    ['H_cycles', 2],
-    ['L_cycles', 3],
-    ['num_layers_per_stack', 16],
+    ...words('H_cycles L_cycles num_layers_per_stack layer_sharing_repeats plt_num_loops num_stacks mu_rec'),
+    ...words('recurrence_steps loop_times loop_count max_iter n_layers_in_recurrent_block num_mem_blocks'),
+    ...words('pondering_steps num_latent_thoughts n_loops total_ut_steps mean_recurrence maxLoopDepth other_ut_steps'),
     ['layer_sharing', true],
-    ['layer_sharing_repeats', 2],
-    ['plt_num_loops', 2],
     ['plt_window_size', [64, 0]],
-    ['num_stacks', 3],
-    ['mu_rec', 8],
-    ['recurrence_steps', 6],
-    ['loop_times', 2],
-    ['loop_count', 3],
-    ['max_iter', 4],
     ['reasoning_layer_indices', [2, 3]],
-    ['n_layers_in_recurrent_block', 4],
-    ['num_mem_blocks', 2],
     ['shared_kv', true],
     ['kv_cache_mode', 'shared'],
-    ['pondering_steps', 3],
-    ['num_latent_thoughts', 1],
     ['recurrent_layers', [4, 5]],
-    ['n_loops', 4],
-    ['total_ut_steps', 4],
-    ['mean_recurrence', 8],
-    ['maxLoopDepth', 3],
     ['my_recurrence', 'deep'],
-    ['other_ut_steps', 2],
-  ];
+  ].map((field) => (typeof field === 'string' ? [field, 2] : field) as [string, unknown]);
 
   it.each(LOOP_FIELDS)('refuses %s by name in a model that is not known to loop', (key, value) => {
     for (const base of [LLAMA, QWEN3, QWEN2, MISTRAL, { ...LLAMA, model_type: 'stranger' }]) {
@@ -328,13 +273,8 @@ describe('geometryFromConfig', () => {
   });
 
   it('throws nothing but UserError, and gives positive whole numbers', () => {
-    const keys = [
-      ...new Set(BASES.flatMap((c) => Object.keys(c))),
-      'num_experts',
-      'kv_lora_rank',
-      'rope_parameters',
-      '_name_or_path',
-    ];
+    const others = words('num_experts kv_lora_rank rope_parameters _name_or_path');
+    const keys = [...new Set(BASES.flatMap((c) => Object.keys(c))), ...others];
     const bases = fc.constantFrom<object>({}, ...BASES);
     const value = fc.oneof(
       fc.jsonValue(),
@@ -364,17 +304,8 @@ describe('geometryFromConfig', () => {
           return;
         }
         read++;
-        for (const n of [
-          g.layers,
-          g.loops,
-          g.heads,
-          g.kvHeads,
-          g.headDim,
-          g.hidden,
-          g.mlpHidden,
-          g.vocab,
-          g.maxPositions,
-        ])
+        const { layers, loops, heads, kvHeads, headDim, hidden, mlpHidden, vocab, maxPositions } = g;
+        for (const n of [layers, loops, heads, kvHeads, headDim, hidden, mlpHidden, vocab, maxPositions])
           expect(Number.isSafeInteger(n) && n > 0).toBe(true);
         for (const n of [g.preludeLayers, g.codaLayers, g.extraParametersPerLayer])
           expect(Number.isSafeInteger(n) && n >= 0).toBe(true);
@@ -403,18 +334,8 @@ describe('displayName', () => {
 });
 
 describe('readModelFile', () => {
-  let folder = '';
-  const write = (name: string, text: string): string => {
-    const path = join(folder, name);
-    writeFileSync(path, text);
-    return path;
-  };
-  beforeAll(() => {
-    folder = mkdtempSync(join(tmpdir(), 'lla-sim-model-'));
-  });
-  afterAll(() => {
-    rmSync(folder, { recursive: true });
-  });
+  const { path: folder, file: write, remove } = scratch();
+  afterAll(remove);
 
   it('reads a file, and the folder that holds a config.json', () => {
     mkdirSync(join(folder, 'My-Llama'));
@@ -428,13 +349,10 @@ describe('readModelFile', () => {
   });
 
   it('prefers the name that the config gives', () => {
-    expect(
-      readModelFile(write('a.json', `\ufeff${JSON.stringify({ ...LLAMA, _name_or_path: 'meta-llama/Llama-3.1-8B' })}`))
-        .name,
-    ).toBe('Llama-3.1-8B');
-    expect(
-      readModelFile(write('b.json', JSON.stringify({ ...LLAMA, _name_or_path: '\u001b]0;x\u0007' }))).name,
-    ).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
+    const named = (name: string): string =>
+      readModelFile(write('a.json', `\ufeff${JSON.stringify({ ...LLAMA, _name_or_path: name })}`)).name;
+    expect(named('meta-llama/Llama-3.1-8B')).toBe('Llama-3.1-8B');
+    expect(named('\u001b]0;x\u0007')).toMatch(/^[A-Za-z0-9._-]{1,64}$/);
   });
 
   it.each(['-', '', '/no/such/config.json', '/dev/null', 'a\u0000b'])('refuses the path %j', (path) => {

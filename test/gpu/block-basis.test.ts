@@ -1,7 +1,4 @@
-/**
- * The functions of block-absorbed attention reproduce every rotary pair at every offset, within the error that the plan
- * states.
- */
+/** The functions of block-absorbed attention reproduce rotary pairs within the error that the plan states. */
 import { describe, expect, test } from 'vitest';
 import { rotaryFrequencies } from '../../kernels/host/rotary.js';
 import { BLOCK_SIZES, blockPlan } from '../../kernels/shared/block/block-absorbed.js';

@@ -1,7 +1,4 @@
-/**
- * Attention over cached rows as they lie, and over latents with K rebuilt, against float64 (contract-cached.ts). Of
- * wide rows it adds up across eight threads.
- */
+/** Attention over cached rows, and over latents with K rebuilt, against float64. It adds up across eight threads. */
 import { test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
 import type { OperationOptions } from '../../src/gpu/index.js';
@@ -26,11 +23,7 @@ describeGpu('attention over cached rows, against float64', (device) => {
       const division = divide(only === 'ring' ? { pinned: 0, ring: 90 } : { pinned: 4, ring: 0 }, shape.splits);
       return { scale: 0.1, run: { pinned: 4, capacity: 128, spans, only, division: { ...division, first, all: 4 } } };
     };
-    await expectContract(
-      device,
-      { kernel: 'attend_rebuild', variant: 'f16', shape },
-      [part('ring', 0), part('pinned', 3)],
-      mix(SEED),
-    );
+    const call = { kernel: 'attend_rebuild', variant: 'f16', shape } as const;
+    await expectContract(device, call, [part('ring', 0), part('pinned', 3)], mix(SEED));
   });
 });

@@ -1,6 +1,4 @@
-/**
- * Block-absorbed attention and its set-up against float64, alone and one after the other. Outputs are NaN before a run.
- */
+/** Block-absorbed attention and its set-up against float64, alone and one after the other. */
 import { expect, test } from 'vitest';
 import { makeOperands } from '../../src/bench/inputs.js';
 import { mix } from '../../src/numbers/hash.js';
@@ -16,9 +14,9 @@ import { everyNth } from './sample.js';
 import { randomOf, SEED, type Random } from './random.js';
 
 /** The shape of a call with the block plan's share. */
-function withBlock(shape: Shape, ropeBase: number, blockTokens?: number): Shape {
-  const plan = blockPlan(ropeBase, shape.headDim!, blockTokens);
-  return { ...shape, blockTokens: plan.blockTokens, functions: plan.functions };
+function withBlock(shape: Shape, ropeBase: number): Shape {
+  const { blockTokens, functions } = blockPlan(ropeBase, shape.headDim!);
+  return { ...shape, blockTokens, functions };
 }
 const HEADS = { sequences: 1, kvHeads: 2, latentHeads: 2, group: 1 };
 const LONG = { ...HEADS, context: 1000, rankK: 96, rankV: 160, headDim: 128, groupSize: 0, splits: 3 };
@@ -43,26 +41,14 @@ interface Case {
   variant: string;
   shape: Shape;
   base: number;
-  block?: number;
   options: (random: Random) => OperationOptions;
 }
-/**
- * A pipeline takes a software adapter up to half a minute to compile: beside the first cases, one storage a seed, or
- * all on demand.
- */
-const OTHER_STORAGES: readonly Case[] = [
-  { name: 'f32', variant: 'f32', shape: { ...SMALL, headDim: 36 }, base: 5e4, options: () => ({}) },
-  { name: 'q8', variant: 'q8', shape: { ...SMALL, groupSize: 32, headDim: 36 }, base: 5e4, options: () => ({}) },
-  {
-    name: 'q4',
-    variant: 'q4',
-    shape: { ...SMALL, groupSize: 32, headDim: 36, sequences: 2 },
-    base: 5e4,
-    options: () => ({ run: ragged }),
-  },
-  { name: 'q3', variant: 'q3', shape: { ...SMALL, groupSize: 64, headDim: 36 }, base: 5e4, options: () => ({}) },
-  { name: 'q2', variant: 'q2', shape: { ...SMALL, groupSize: 32, headDim: 36 }, base: 5e4, options: () => ({}) },
-];
+/** One a seed, or all on demand: a pipeline takes a software adapter up to half a minute to compile. */
+const OTHER_STORAGES = Object.entries({ f32: 0, q8: 32, q4: 32, q3: 64, q2: 32 }).map(([variant, groupSize]): Case => {
+  const own = variant === 'q4' ? { sequences: 2 } : {};
+  const shape = { ...SMALL, groupSize, headDim: 36, ...own };
+  return { name: variant, variant, shape, base: 5e4, options: () => (variant === 'q4' ? { run: ragged } : {}) };
+});
 const CASES: readonly Case[] = [
   {
     name: 'whole units',
@@ -96,10 +82,10 @@ const CASES: readonly Case[] = [
 
 describeGpu('block-absorbed attention against float64', (device) => {
   const cases = [...everyNth(CASES, 4), ...everyNth(OTHER_STORAGES, OTHER_STORAGES.length)];
-  for (const { name, variant, shape, base, block, options } of cases) {
+  for (const { name, variant, shape, base, options } of cases) {
     test(name, async () => {
       const own = options(randomOf(mix(SEED)));
-      const blocks = withBlock(shape, base, block);
+      const blocks = withBlock(shape, base);
       const all: OperationOptions = { software: true, ropeBase: base, scale: basisScale(blocks), ...own };
       const call = { kernel: 'attend_block_absorbed', variant, shape: blocks } as const;
       await expectContract(device, call, all, mix(SEED));
@@ -126,11 +112,8 @@ describeGpu('block-absorbed attention against float64', (device) => {
     ['few pairs', { sequences: 1, heads: 1, context: 5, rankK: 1, headDim: 2 }, 7e7, {}],
   ] as [string, Shape, number, OperationOptions][])('block_basis: %s', async (_, shape, ropeBase, options) => {
     const { blockTokens, functions, setupPerRank } = blockPlan(ropeBase, shape.headDim!);
-    const call = {
-      kernel: 'block_basis',
-      variant: 'f32',
-      shape: { ...shape, blockTokens, functions, setupPerRank },
-    } as const;
+    const all = { ...shape, blockTokens, functions, setupPerRank };
+    const call = { kernel: 'block_basis', variant: 'f32', shape: all } as const;
     await expectContract(device, call, { ropeBase, ...options }, mix(SEED), 2e-6);
   });
 
@@ -151,12 +134,9 @@ describeGpu('block-absorbed attention against float64', (device) => {
       const vectors = await makeOperands(device, vectorsPlan, mix(SEED));
       const attend = await makeOperands(device, attendPlan, mix(SEED + 1));
       const { blockTokens, functions, setupPerRank } = blockPlan(1e4, 64);
+      const sizes = { sequences: 2, heads: 4, context: 300, rankK: 27, headDim: 64 };
       const basisPlan = planOperation(
-        {
-          kernel: 'block_basis',
-          variant: 'f32',
-          shape: { sequences: 2, heads: 4, context: 300, rankK: 27, headDim: 64, blockTokens, functions, setupPerRank },
-        },
+        { kernel: 'block_basis', variant: 'f32', shape: { ...sizes, blockTokens, functions, setupPerRank } },
         { ropeBase: 1e4, run },
       );
       const basis = await makeOperands(device, basisPlan, mix(SEED + 2));

@@ -76,10 +76,8 @@ test.each(STORAGES)('%s: a component is read where it was put, and its neighbour
     }
     if (isQuantised(storage)) putScale(words, layout, capacity, row, token, Math.floor(c / 32), 0.25);
     const scale = isQuantised(storage) ? scaleField(layout, capacity, row, token, Math.floor(c / 32)).word : -1;
-    expect(
-      words.findIndex((w, i) => i !== scale && w !== before[i]),
-      `changed word, width ${width}, LLA_SIM_SEED=${SEED}`,
-    ).toBe(-1);
+    const changed = words.findIndex((w, i) => i !== scale && w !== before[i]);
+    expect(changed, `width ${width}, LLA_SIM_SEED=${SEED}`).toBe(-1);
   }
 });
 
@@ -93,7 +91,8 @@ interface AppendCase {
   heads: number;
   width: number;
   groupSize: number;
-  options: AppendOptions & { chunk: number; pinned: number; ring: number; sinks: number };
+  options: Required<Pick<AppendOptions, 'chunk' | 'pinned' | 'ring' | 'sinks' | 'rowOffset' | 'rowStride'>> &
+    AppendOptions;
 }
 
 function appendCase(random: Random, storage: Storage, width: number): AppendCase {
@@ -119,10 +118,7 @@ function appendCase(random: Random, storage: Storage, width: number): AppendCase
   };
 }
 
-/**
- * Takes the stored scale and codes of a token where f32 rounding allows them, so that all words can be compared at
- * once.
- */
+/** Takes the stored scale and codes of a token where f32 rounding allows them, so that words can be compared. */
 function acceptNeighbours(
   expected: Uint32Array,
   actual: Uint32Array,
@@ -158,32 +154,24 @@ async function checkAppend(
     { append: options },
   );
   const random = randomOf(seed);
-  const starts = Uint32Array.from({ length: sequences }, () =>
-    options.pinned === 0 && options.ring === capacity && chunk <= capacity
-      ? random.whole(0, capacity - chunk)
-      : random.whole(0, 1000),
-  );
+  const isPlain = options.pinned === 0 && options.ring === capacity && chunk <= capacity;
+  const starts = Uint32Array.from({ length: sequences }, () => random.whole(0, isPlain ? capacity - chunk : 1000));
   const rows = randomSingles(mix(seed + 1), wordsIn(plan, 'rows'));
   const bias = randomSingles(mix(seed + 2), heads * width);
   const before = randomWords(mix(seed + 3), wordsIn(plan, 'cache'));
+  const rowAt = (sequence: number, token: number): number =>
+    options.rowOffset + (sequence * chunk + token) * options.rowStride;
   const valuesOf = (sequence: number, head: number, token: number): number[] =>
     Array.from({ length: width }, (_, c) => {
-      // A token of zeros, and one of a single outlier.
+      // A token of zeros.
       if (token === 1) return 0;
-      const x =
-        rows[(options.rowOffset ?? 0) + (sequence * chunk + token) * (options.rowStride ?? 0) + head * width + c]!;
+      const x = rows[rowAt(sequence, token) + head * width + c]!;
       return options.bias ? Math.fround(x + bias[head * width + c]!) : x;
     });
-  for (let s = 0; s < sequences && chunk > 1; s++) {
-    for (let i = 0; i < heads * width; i++)
-      rows[(options.rowOffset ?? 0) + (s * chunk + 1) * (options.rowStride ?? 0) + i] = options.bias ? -bias[i]! : 0;
-  }
-  const result = await runPlan(device, plan, {
-    tokens: starts,
-    rows,
-    cache: before,
-    ...(options.bias ? { bias } : {}),
-  });
+  for (let s = 0; s < sequences && chunk > 1; s++)
+    for (let i = 0; i < heads * width; i++) rows[rowAt(s, 1) + i] = options.bias ? -bias[i]! : 0;
+  const given = { tokens: starts, rows, cache: before, ...(options.bias ? { bias } : {}) };
+  const result = await runPlan(device, plan, given);
   const actual = result('cache');
   const expected = before.slice();
   for (let s = 0; s < sequences; s++) {

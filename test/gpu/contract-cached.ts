@@ -1,7 +1,6 @@
 /**
- * Kernels that read cached rows, against float64: attention over rows as they lie, over latents with K rebuilt, and the
- * rebuilding of rows. A seeded sample in which pairs of factors meet; LLA_SIM_CONTRACT=full takes the whole product of
- * the main factors instead.
+ * Kernels that read cached rows, against float64: a seeded sample in which pairs of factors meet. LLA_SIM_CONTRACT=full
+ * takes the whole product of the main factors instead.
  */
 import type { RunOptions, Span } from '../../kernels/attention-options.js';
 import { test } from 'vitest';
@@ -38,15 +37,10 @@ const SIDE = {
 const FACTORS = { ...MAIN, ...SIDE };
 type Setting = Case<typeof FACTORS>;
 
-/**
- * Bytes of cached rows and multiply-adds of a case's reference row: a binding holds the first, the second takes a few
- * tenths of a second.
- */
+/** Bytes of cached rows, which a binding holds, and multiply-adds of a case's reference row. */
 const MOST_BYTES = 64 * 2 ** 20;
 const MOST_REFERENCE = FULL ? 3e9 : 3e7;
-/**
- * Tokens over all rows, each rebuilt for every head: what unoptimised code of a software adapter does in half a second.
- */
+/** Tokens over all rows, each rebuilt for every head: half a second of a software adapter. */
 const MOST_ROWS = FULL ? Infinity : 4e7;
 
 interface Contract {
@@ -185,31 +179,20 @@ async function expectSetting(device: Device, c: Contract, s: Setting, seed: numb
 function casesOf(c: Contract, storage: Storage | null): Setting[] {
   const random = randomOf(mix(SEED ^ mix(c.kernel.length)));
   if (storage === null) return pairwise(FACTORS, random, allowed(c), c.cases);
-  const side = (): Case<typeof SIDE> =>
-    Object.fromEntries(
-      Object.entries(SIDE).map(([name, values]) => [name, random.pick<string | number>(values)]),
-    ) as Case<typeof SIDE>;
+  const drawn = () => Object.entries(SIDE).map(([name, values]) => [name, random.pick<string | number>(values)]);
   return product({ ...MAIN, storage: [storage] })
-    .map((main) => ({ ...main, ...side() }))
+    .map((main) => ({ ...main, ...(Object.fromEntries(drawn()) as Case<typeof SIDE>) }))
     .filter(allowed(c));
 }
 
-/**
- * Units of 2-bit codes whose halves lie in different groups. Kernels share what reads them: one, another by each seed.
- */
+/** Units of 2-bit codes whose halves lie in different groups: one kernel, another by each seed. */
 const COMMON = { sequences: 2, kvHeads: 2, context: 37, groupSize: randomOf(mix(SEED + 3)).pick([96, 160]) };
+const WIDTHS = { keyWidth: 192, valueWidth: 320, branchWidth: 0, branchHeads: 0 };
+const RANKS = { latentHeads: 2, rankK: 192, rankV: 320, headDim: 64 };
 const TWO_BITS = everyNth<KernelCall>(
   [
-    {
-      kernel: 'attend',
-      variant: 'q2',
-      shape: { ...COMMON, group: 1, keyWidth: 192, valueWidth: 320, branchWidth: 0, branchHeads: 0, splits: 2 },
-    },
-    {
-      kernel: 'attend_rebuild',
-      variant: 'q2',
-      shape: { ...COMMON, group: 1, latentHeads: 2, rankK: 192, rankV: 320, headDim: 64, splits: 2 },
-    },
+    { kernel: 'attend', variant: 'q2', shape: { ...COMMON, group: 1, ...WIDTHS, splits: 2 } },
+    { kernel: 'attend_rebuild', variant: 'q2', shape: { ...COMMON, group: 1, ...RANKS, splits: 2 } },
     { kernel: 'rebuild', variant: 'q2+plain', shape: { ...COMMON, latentHeads: 2, rank: 320, headDim: 64 } },
   ],
   3,

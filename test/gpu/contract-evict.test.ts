@@ -1,7 +1,4 @@
-/**
- * H2O's mass, exchange of tokens and choice among those of a prompt against float64; of the caches every word is
- * compared.
- */
+/** H2O's mass, exchange of tokens and choice among a prompt's against float64; every word of caches is compared. */
 import type { EvictedCache } from '../../kernels/cache-options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
@@ -48,12 +45,8 @@ async function checkMass(
     const heads = own.map((head) => ({ m: stats[2 * head]!, l: stats[2 * head + 1]! }));
     for (let slot = 0; slot < capacity; slot++) {
       const at = row * capacity + slot;
-      const sum =
-        before[at]! +
-        pooledWeight(
-          own.map((head) => scores[head * capacity + slot]!),
-          heads,
-        );
+      const slotScores = own.map((head) => scores[head * capacity + slot]!);
+      const sum = before[at]! + pooledWeight(slotScores, heads);
       difference += (mass[at]! - sum) ** 2;
       norm += sum ** 2;
     }
@@ -111,46 +104,35 @@ async function checkEvict(device: Device, storage: Storage, seed: number): Promi
   const spans = Array.from({ length: sequences }, (_, i) => spanOf(r, i % 3, heavy, ring));
   // Few different masses, so that there are ties.
   const mass = Float32Array.from({ length: rows * capacity }, (_, i) => (mix(seed + i) % 5) / 4);
-  const positions = randomWords(mix(seed + 1), rows * capacity);
-  const before = new Map(caches.map((c, i) => [c.name, randomWords(mix(seed + 2 + i), wordsIn(plan, c.name))]));
-  const result = await runPlan(device, plan, {
-    spans: Uint32Array.from(spans.flatMap((s) => [s.pinned, s.first, s.ring, 0])),
-    mass,
-    positions,
-    ...Object.fromEntries(before),
-  });
-  const expected = {
-    mass: mass.slice(),
-    positions: positions.slice(),
-    caches: new Map([...before].map(([name, words]) => [name, words.slice()])),
-  };
+  const before = new Map([
+    ['mass', new Uint32Array(mass.buffer)],
+    ['positions', randomWords(mix(seed + 1), rows * capacity)],
+    ...caches.map((c, i) => [c.name, randomWords(mix(seed + 2 + i), wordsIn(plan, c.name))] as const),
+  ] as [string, Uint32Array<ArrayBuffer>][]);
+  const given = Uint32Array.from(spans.flatMap((s) => [s.pinned, s.first, s.ring, 0]));
+  const result = await runPlan(device, plan, { spans: given, ...Object.fromEntries(before) });
+  const expected = new Map([...before].map(([name, words]) => [name, words.slice()]));
+  const [masses, positions] = ['mass', 'positions'].map((name) => expected.get(name)) as [Uint32Array, Uint32Array];
   for (let row = 0; row < rows; row++) {
     const span = spans[Math.floor(row / heads)]!;
     const base = row * capacity;
     const move = moveOf([...mass.subarray(base, base + capacity)], span, pinned, ring, heavy);
     if (move) {
-      expected.mass[base + move.to] = mass[base + move.from]!;
-      expected.positions[base + move.to] = positions[base + move.from]!;
+      for (const own of [masses, positions]) own[base + move.to] = own[base + move.from]!;
       for (const c of caches) {
         const layout = rowLayout(storage, c.width, groupSize);
         for (let i = 0; i < (c.rows ?? 1); i++) {
-          const at = (slot: number): CachedAt => ({
-            words: expected.caches.get(c.name) as Uint32Array,
-            capacity,
-            row: row * (c.rows ?? 1) + i,
-            slot,
-          });
-          copyRow(layout, at(move.from), at(move.to));
+          const cached = { words: expected.get(c.name)!, capacity, row: row * (c.rows ?? 1) + i };
+          copyRow(layout, { ...cached, slot: move.from }, { ...cached, slot: move.to });
         }
       }
     }
     const next = nextSlot(span, pinned, ring);
-    expected.mass[base + next] = 0;
-    expected.positions[base + next] = span.first + span.ring;
+    masses[base + next] = 0;
+    positions[base + next] = span.first + span.ring;
   }
   const where = { heads, heavy, pinned, ring, capacity, groupSize, caches, spans };
-  const words = [['mass', new Uint32Array(expected.mass.buffer)] as const, ['positions', expected.positions] as const];
-  expectWords(result, [...words, ...expected.caches], `evict ${storage} ${JSON.stringify(where)}`);
+  expectWords(result, expected, `evict ${storage} ${JSON.stringify(where)}`);
 }
 
 /** @param behind cached tokens: evict_chunk */
@@ -202,18 +184,9 @@ async function checkEvictPrefill(device: Device, storage: Storage, seed: number,
       if (!moves) continue;
       for (const { name, width, rows: each = 1 } of caches) {
         for (let i = 0; i < each; i++) {
-          const from = {
-            words: random.get(runOf(name)) as Uint32Array,
-            capacity: runCapacity,
-            row: row * each + i,
-            slot: token,
-          };
-          copyRow(rowLayout(storage, width, groupSize), from, {
-            words: expected.get(name) as Uint32Array,
-            capacity,
-            row: (firstRow + row) * each + i,
-            slot,
-          });
+          const from = { words: random.get(runOf(name))!, capacity: runCapacity, row: row * each + i, slot: token };
+          const to = { words: expected.get(name)!, capacity, row: (firstRow + row) * each + i, slot };
+          copyRow(rowLayout(storage, width, groupSize), from, to);
         }
       }
     }
@@ -230,12 +203,8 @@ describeGpu('eviction against float64', (device) => {
     const r = randomOf(SEED);
     for (const [i, group] of [1, 2, 16, r.whole(1, 8)].entries()) {
       const context = r.pick([1, 31, 100, 300]);
-      await checkMass(
-        device,
-        { rows: r.whole(1, 5), group, context },
-        capacityOf(context + r.whole(0, 50)),
-        mix(SEED + i),
-      );
+      const shape = { rows: r.whole(1, 5), group, context };
+      await checkMass(device, shape, capacityOf(context + r.whole(0, 50)), mix(SEED + i));
     }
   });
 
@@ -265,12 +234,10 @@ test.each(['evict', 'evict_prefill', 'evict_chunk'] as const)(
       evict_prefill: { context: 20, kept: 9 },
       evict_chunk: { context: 20, kept: 9, held: 9 },
     }[kernel];
-    const [slots, caches] = [
-      { pinned: 4, heavy: 4, ring: 5, capacity: 32 },
-      [
-        { name: 'keys', width: 27, rows: 2 },
-        { name: 'values', width: 10 },
-      ],
+    const slots = { pinned: 4, heavy: 4, ring: 5, capacity: 32 };
+    const caches = [
+      { name: 'keys', width: 27, rows: 2 },
+      { name: 'values', width: 10 },
     ];
     const planned = (width: number, options: Partial<typeof slots>) => (): unknown => {
       const all = { ...slots, caches, ...options };

@@ -1,7 +1,4 @@
-/**
- * Products whose rows lie apart in wider buffers, share weights or add to what is there: against float64, gaps
- * untouched.
- */
+/** Products whose rows lie apart in wider buffers, share weights or add to what is there, against float64. */
 import type { Tuning } from '../../kernels/options.js';
 import './narrow.js';
 import { expect, test } from 'vitest';
@@ -61,10 +58,7 @@ const EDGES: readonly Partial<Case>[] = [
   { groups: 1, m: 1024, k: 64, n: 70 },
   { m: 8 },
   { m: 9 },
-  {},
-  {},
-  {},
-  {},
+  ...[{}, {}, {}, {}],
   // Every vector kernel with and without shares of k, with rows past m, and steps of k past its end.
   ...[true, false].flatMap((software) =>
     [27, 96].flatMap((n) => [3, 7].map((m) => ({ variant: 'f16' as const, m, n, k: 261, software }))),

@@ -83,16 +83,12 @@ function compare(
       expect(errorOf(actual, row.o), `row ${i}: ${where}`).toBeLessThanOrEqual(tolerance * cancelled);
     }
     const scale = Math.max(c.spread, row.m === LOWEST ? 1 : Math.abs(row.m));
-    expect(
-      row.m === LOWEST ? Math.abs(stats[2 * i]! / LOWEST - 1) : Math.abs(stats[2 * i]! - row.m) / scale,
-      `m of row ${i}: ${where}`,
-    ).toBeLessThanOrEqual(TOLERANCE);
+    const off = row.m === LOWEST ? stats[2 * i]! / LOWEST - 1 : (stats[2 * i]! - row.m) / scale;
+    expect(Math.abs(off), `m of row ${i}: ${where}`).toBeLessThanOrEqual(TOLERANCE);
     // An error of m turns up in l as well, and cancels in what is made of both.
     const sum = stats[2 * i + 1]! * 2 ** (stats[2 * i]! - row.m);
-    expect(
-      row.l === 0 ? Math.abs(stats[2 * i + 1]!) : Math.abs(sum / row.l - 1),
-      `l of row ${i}: ${where}`,
-    ).toBeLessThanOrEqual(row.l === 0 ? 0 : 10 * TOLERANCE * scale);
+    const [wrong, most] = row.l === 0 ? [stats[2 * i + 1]!, 0] : [sum / row.l - 1, 10 * TOLERANCE * scale];
+    expect(Math.abs(wrong), `l of row ${i}: ${where}`).toBeLessThanOrEqual(most);
   });
 }
 
@@ -109,11 +105,8 @@ const statsOf = (c: Case, noise: Float32Array, there: readonly boolean[]): Float
     }),
   );
 
-/** Random numbers of a seed and a salt. */
-const drawing =
-  (seed: number) =>
-  (salt: number, count: number): Float32Array<ArrayBuffer> =>
-    randomSingles(mix(seed + salt), count);
+/** Random numbers by salt. */
+const drawing = (seed: number) => (salt: number, count: number) => randomSingles(mix(seed + salt), count);
 
 const single = (words: Uint32Array<ArrayBuffer>): Float32Array => new Float32Array(words.buffer);
 
@@ -130,12 +123,10 @@ async function checkMerge(device: Device, variant: 'f32' | 'current', c: Case, s
   };
   const scale = c.spread / Math.sqrt(c.keyWidth);
   const current = variant === 'current';
+  const { splits, width, keyWidth } = c;
+  const shape = { rows: c.sequences * c.heads, splits, width, keyWidth: current ? keyWidth : 0 };
   const plan = planOperation(
-    {
-      kernel: 'attend_merge',
-      variant,
-      shape: { rows: c.sequences * c.heads, splits: c.splits, width: c.width, keyWidth: current ? c.keyWidth : 0 },
-    },
+    { kernel: 'attend_merge', variant, shape },
     { current: { heads: c.heads, group: c.group, scale, ...at } },
   );
   const vectors = randomSingles(mix(seed + 9), c.sequences * stride);
@@ -192,11 +183,8 @@ async function checkCurrent(device: Device, variant: 'f32' | 'absorbed', c: Case
   );
   const of = drawing(seed);
   const [o, valueMeans, keyMeans] = [of(1, rows * c.width), of(2, kvHeads * c.width), of(3, kvHeads * c.keyWidth)];
-  const [queries, newKeys, newValues] = [
-    of(4, rows * c.keyWidth),
-    of(5, c.sequences * kvHeads * c.keyWidth),
-    of(6, c.sequences * kvHeads * c.width),
-  ];
+  const kvRows = c.sequences * kvHeads;
+  const [queries, newKeys, newValues] = [of(4, rows * c.keyWidth), of(5, kvRows * c.keyWidth), of(6, kvRows * c.width)];
   const branchQueries = of(
     8,
     branch.queries.offset + (c.sequences - 1) * branch.queries.stride + (c.heads - 1) * queryHead + branchWidth,
@@ -255,11 +243,7 @@ async function checkJoin(device: Device, c: Case, seed: number): Promise<void> {
     const mean = Math.floor((row % c.heads) / c.group) * c.width;
     const part = (from: Float32Array, of: Float32Array, means: (i: number) => number) => {
       const [m, l] = [of[2 * row]!, of[2 * row + 1]!];
-      return {
-        m,
-        l,
-        o: Array.from({ length: c.width }, (_, i) => l * (from[row * c.width + i]! + means(i))),
-      };
+      return { m, l, o: Array.from({ length: c.width }, (_, i) => l * (from[row * c.width + i]! + means(i))) };
     };
     const parts = [part(output, stats, () => 0), part(latent, latentStats, (i) => valueMeans[mean + i]!)];
     sizes.push(Math.max(...parts.map(meanSize)));
@@ -277,9 +261,7 @@ const EDGES: readonly Partial<Case>[] = [
   { empty: 1 },
   { empty: 0.9, spread: 300 },
   { splits: 1, empty: 1, width: 45, keyWidth: 27 },
-  {},
-  {},
-  {},
+  ...[{}, {}, {}],
 ];
 
 describeGpu('merges against float64', (device) => {
@@ -295,11 +277,8 @@ describeGpu('merges against float64', (device) => {
     });
 
   test('a NaN among the partials is not hidden', async () => {
-    const plan = planOperation({
-      kernel: 'attend_merge',
-      variant: 'f32',
-      shape: { rows: 1, splits: 2, width: 2, keyWidth: 0 },
-    });
+    const shape = { rows: 1, splits: 2, width: 2, keyWidth: 0 };
+    const plan = planOperation({ kernel: 'attend_merge', variant: 'f32', shape });
     const result = await runPlan(device, plan, { partials: Float32Array.of(NaN, 1, 0, 1, 1, 1, 0, 1) });
     expect([...single(result('output'))]).toEqual([NaN, 1]);
   });
@@ -313,10 +292,7 @@ describeGpu('merges against float64', (device) => {
 });
 
 test('heads that do not divide are refused', () => {
-  expect(() =>
-    planOperation(
-      { kernel: 'attend_merge', variant: 'current', shape: { rows: 6, splits: 1, width: 2, keyWidth: 2 } },
-      { current: { heads: 4, group: 2 } },
-    ),
-  ).toThrow(/do not divide/);
+  const shape = { rows: 6, splits: 1, width: 2, keyWidth: 2 };
+  const call = { kernel: 'attend_merge', variant: 'current', shape } as const;
+  expect(() => planOperation(call, { current: { heads: 4, group: 2 } })).toThrow(/do not divide/);
 });

@@ -1,7 +1,4 @@
-/**
- * Kernels of prefill against float64: causal attention of a chunk of ragged prompts, the mass that it gives, and cached
- * rows read back; append where a prompt puts it.
- */
+/** Kernels of prefill against float64: causal attention of ragged prompts' chunks, its mass, cached rows read back. */
 import type { PrefillOptions } from '../../kernels/attention-options.js';
 import { test } from 'vitest';
 import { mix } from '../../src/numbers/hash.js';
@@ -46,30 +43,16 @@ function settingCall(s: Setting, random: Random, compiled: Random): Call {
   const heads = KV_HEADS * s.group;
   const branchWidth = s.branch === 'none' ? 0 : compiled.pick([6, 64]);
   const valueWidth = compiled.pick([s.width, s.width + 2]);
-  const apart = (width: number): { offset: number; stride: number } => ({
-    offset: random.whole(0, 9),
-    stride: width + random.whole(0, 7),
-  });
-  const branch =
-    s.branch === 'none'
-      ? {}
-      : {
-          branch: {
-            width: branchWidth,
-            heads: s.branch === 'shared' ? 1 : KV_HEADS,
-            queries: { ...apart(heads * (branchWidth + 3)), head: branchWidth + 3 },
-          },
-        };
+  const apart = (width: number) => ({ offset: random.whole(0, 9), stride: width + random.whole(0, 7) });
+  const head = branchWidth + 3;
+  const branch = (): PrefillOptions['branch'] & object => {
+    const rows = { width: branchWidth, heads: s.branch === 'shared' ? 1 : KV_HEADS };
+    return { ...rows, queries: { ...apart(heads * head), head } };
+  };
+  const span = () => ({ before: random.whole(0, s.context), tokens: random.whole(0, s.queries) });
   const prefill: PrefillOptions = {
-    ...branch,
-    ...(s.spans === 'ragged'
-      ? {
-          spans: Array.from({ length: s.sequences }, () => ({
-            before: random.whole(0, s.context),
-            tokens: random.whole(0, s.queries),
-          })),
-        }
-      : {}),
+    ...(s.branch === 'none' ? {} : { branch: branch() }),
+    ...(s.spans === 'ragged' ? { spans: Array.from({ length: s.sequences }, span) } : {}),
     ...(s.placed === 'apart'
       ? {
           capacity: s.context + s.queries + random.whole(0, 70),
@@ -79,15 +62,9 @@ function settingCall(s: Setting, random: Random, compiled: Random): Call {
         }
       : {}),
   };
-  const shape = {
-    sequences: s.sequences,
-    kvHeads: KV_HEADS,
-    group: s.group,
-    queries: s.queries,
-    context: s.context,
-    keyWidth: s.width + branchWidth,
-    valueWidth,
-  };
+  const { sequences, group, queries, context } = s;
+  const widths = { keyWidth: s.width + branchWidth, valueWidth };
+  const shape = { sequences, kvHeads: KV_HEADS, group, queries, context, ...widths };
   return { call: { kernel: 'attend_prefill', variant: s.storage, shape }, options: { prefill } };
 }
 
@@ -107,12 +84,9 @@ function carriedCall(
     before: own ? span.before : Math.max(1, Math.min(span.before, context)),
   }));
   const { capacity, ...prefill } = options.prefill ?? {};
+  const groupSize = s.storage.startsWith('q') ? compiled.pick([32, 64]) : 0;
   return {
-    call: {
-      kernel: 'attend_carried',
-      variant: s.storage,
-      shape: { ...call.shape, context, groupSize: s.storage.startsWith('q') ? compiled.pick([32, 64]) : 0 },
-    },
+    call: { kernel: 'attend_carried', variant: s.storage, shape: { ...call.shape, context, groupSize } },
     options: {
       prefill: {
         ...prefill,
@@ -142,14 +116,8 @@ function massCall(s: Case<typeof COMPILED> & Case<typeof MASS_PLACES>, random: R
     ...(at ? { queries: at } : {}),
     ...(branch ? { branch } : {}),
   };
-  return {
-    call: {
-      kernel: 'mass_prefill',
-      variant: s.storage,
-      shape: { sequences, kvHeads, rows: kvHeads / s.pooled, group, queries, context, keyWidth },
-    },
-    options: { massPrefill },
-  };
+  const shape = { sequences, kvHeads, rows: kvHeads / s.pooled, group, queries, context, keyWidth };
+  return { call: { kernel: 'mass_prefill', variant: s.storage, shape }, options: { massPrefill } };
 }
 
 describeGpu(`kernels of prefill, against float64 (LLA_SIM_SEED=${SEED})`, (device) => {

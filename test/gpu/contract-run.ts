@@ -10,16 +10,11 @@ import { SEED } from './random.js';
 export const TOLERANCE = 1e-5;
 /** Results that are stored as halves are rounded by up to 2^-11 of their size. */
 export const HALF_TOLERANCE = 2 ** -11;
-/**
- * Half-units in the last place of a score by which sums of its terms may be off, and the most that large scores excuse.
- */
+/** Half-units in the last place by which a score may be off, and the most that large scores excuse. */
 const SCORE_UNITS = 8;
 const MOST_TOLERANCE = 1e-3;
 
-/**
- * What softmax may be off by: an error e of a score is a relative error e of its weight, and a score s is known to |s|
- * 2^-24 times a small factor.
- */
+/** An error e of a score is a relative error e of its weight; a score s is known to |s| 2^-24 times a small factor. */
 export const scoreTolerance = (largestScore: number): number =>
   Math.min(MOST_TOLERANCE, Math.max(TOLERANCE, SCORE_UNITS * largestScore * 2 ** -24));
 

@@ -12,15 +12,10 @@ import { randomSingles, randomWords, runPlan } from './run-plan.js';
 /** f32 sums of probabilities are known to this: a draw or a top-p this near a boundary may go either way. */
 const CLOSE = 1e-5;
 
-const greedy = async (device: Device, rows: number, logits: Float32Array<ArrayBuffer>): Promise<number[]> => [
-  ...(
-    await runPlan(
-      device,
-      planOperation({ kernel: 'sample', variant: 'greedy', shape: { rows, vocab: logits.length / rows } }),
-      { logits },
-    )
-  )('tokens'),
-];
+async function greedy(device: Device, rows: number, logits: Float32Array<ArrayBuffer>): Promise<number[]> {
+  const plan = planOperation({ kernel: 'sample', variant: 'greedy', shape: { rows, vocab: logits.length / rows } });
+  return [...(await runPlan(device, plan, { logits }))('tokens')];
+}
 
 async function topP(
   device: Device,
@@ -38,36 +33,17 @@ async function topP(
 
 describeGpu('sampling', (device) => {
   test('greedy: the lowest of equals, masked logits, NaN reported', async () => {
-    const row = (change: (x: Float32Array) => void): Float32Array => {
-      const x = randomSingles(mix(SEED), 700);
-      change(x);
-      return x;
-    };
+    const random = randomSingles(mix(SEED), 700);
+    const masked = random.map(() => -Infinity);
     const rows = [
-      row((x) => {
-        x[300] = 2;
-        x[650] = 2;
-      }),
-      row((x) => x.fill(-Infinity)),
-      row((x) => {
-        x.fill(-Infinity);
-        x[699] = -3e38;
-      }),
-      row((x) => {
-        x[513] = NaN;
-        x[5] = 9;
-      }),
-      row((x) => {
-        x[699] = Infinity;
-      }),
+      Object.assign(random.slice(), { 300: 2, 650: 2 }),
+      masked,
+      Object.assign(masked.slice(), { 699: -3e38 }),
+      Object.assign(random.slice(), { 513: NaN, 5: 9 }),
+      Object.assign(random.slice(), { 699: Infinity }),
     ];
-    expect(await greedy(device, 5, Float32Array.from(rows.flatMap((x) => [...x])))).toEqual([
-      300,
-      0,
-      699,
-      NO_TOKEN,
-      699,
-    ]);
+    const logits = Float32Array.from(rows.flatMap((x) => [...x]));
+    expect(await greedy(device, 5, logits)).toEqual([300, 0, 699, NO_TOKEN, 699]);
   });
 
   test('top-p draws the token of the reference', async () => {
@@ -75,11 +51,8 @@ describeGpu('sampling', (device) => {
     for (const [i, vocab] of [1, 2, 255, 257, 3000, 49152].entries()) {
       const r = randomOf(mix(SEED + i));
       const rows = vocab > 10000 ? 4 : 16;
-      const sampling = {
-        temperature: r.pick([0.3, 0.7, 1, 2]),
-        topP: r.pick([0.05, 0.5, 0.9, 0.95, 1]),
-        seed: mix(SEED + i),
-      };
+      const [temperature, top] = [r.pick([0.3, 0.7, 1, 2]), r.pick([0.05, 0.5, 0.9, 0.95, 1])];
+      const sampling = { temperature, topP: top, seed: mix(SEED + i) };
       // Rounded to a sixteenth, so that many tokens are as likely as each other; -0 and 0 are among them.
       const logits = randomSingles(mix(SEED + i), rows * vocab).map((x) => Math.round(96 * x) / 16);
       const draws = randomWords(mix(SEED + 7 * i), 2 * rows);
@@ -105,14 +78,11 @@ describeGpu('sampling', (device) => {
 
   test('top-p repeats with seed, stream and counter, wherever the row is, and differs otherwise', async () => {
     const logits = randomSingles(mix(SEED), 500);
-    const rows = (order: readonly number[], seed: number): Promise<number[]> =>
-      topP(
-        device,
-        order.length,
-        Float32Array.from(order.flatMap(() => [...logits])),
-        Uint32Array.from(order.flatMap((i) => [i, 3])),
-        { temperature: 1, topP: 1, seed },
-      );
+    const rows = (order: readonly number[], seed: number): Promise<number[]> => {
+      const same = Float32Array.from(order.flatMap(() => [...logits]));
+      const draws = Uint32Array.from(order.flatMap((i) => [i, 3]));
+      return topP(device, order.length, same, draws, { temperature: 1, topP: 1, seed });
+    };
     const order = Array.from({ length: 32 }, (_, i) => i);
     const first = await rows(order, SEED);
     expect(await rows([...order].reverse(), SEED)).toEqual([...first].reverse());
@@ -135,12 +105,8 @@ describeGpu('sampling', (device) => {
     const row = (x: number): number[] => [...randomSingles(mix(SEED), 299), x];
     const masked = Array.from({ length: 300 }, (_, i) => (i === 123 ? -5 : -Infinity));
     const logits = Float32Array.from([...row(NaN), ...row(Infinity), ...masked, ...masked.map(() => -Infinity)]);
-    expect(await topP(device, 4, logits, randomWords(mix(SEED), 8), { temperature: 1, topP: 1, seed: 1 })).toEqual([
-      NO_TOKEN,
-      NO_TOKEN,
-      123,
-      NO_TOKEN,
-    ]);
+    const tokens = await topP(device, 4, logits, randomWords(mix(SEED), 8), { temperature: 1, topP: 1, seed: 1 });
+    expect(tokens).toEqual([NO_TOKEN, NO_TOKEN, 123, NO_TOKEN]);
   });
 });
 

@@ -33,11 +33,7 @@ describeGpu('kernels of flashloop', (device) => {
     for (const variant of ['keys', 'values']) {
       // Of some sequences nothing is due.
       const spans = spansOf(() => ({ pinned: packed(128), firstPosition: 0, ring: random.pick([98, 99, 150]) }));
-      const call: KernelCall = {
-        kernel: 'append_streams',
-        variant,
-        shape: { rows: sequences, heads, loops, ...row },
-      };
+      const call: KernelCall = { kernel: 'append_streams', variant, shape: { rows: sequences, heads, loops, ...row } };
       const own = { sequences, capacity, slots: 96, full: 100, loops: loops + (i % 2), firstSequence: i % 2, spans };
       contract(`packs ${variant} of`, call, { appendStreams: own }, TOLERANCE);
     }

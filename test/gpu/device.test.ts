@@ -5,7 +5,6 @@ import { mix } from '../../src/numbers/hash.js';
 import { GpuError, planOperation, openDevice } from '../../src/gpu/index.js';
 import { write, type Step } from '../../kernels/host/plan.js';
 import type { KernelCall } from '../../kernels/registry.js';
-import { openAdapter } from '../../src/gpu/adapter.js';
 import { describeGpu } from './device.js';
 
 const noop: Step = {
@@ -21,7 +20,10 @@ test("an adapter that is not there is the user's error, with exit code 6 and the
   await expect(openDevice({ adapter: 'no such adapter' })).rejects.toMatchObject({
     name: 'UserError',
     exitCode: 6,
-    hint: expect.stringMatching(/setup:gpu|^give --adapter a part of /) as string,
+    message: expect.stringMatching(
+      /^no usable GPU: (no adapter has "no such adapter" in its name$|(?!no adapter has))/,
+    ) as string,
+    hint: expect.stringMatching(/setup:gpu|^give --adapter a part of ".+", or leave it out$/) as string,
   });
 });
 
@@ -113,14 +115,4 @@ test.each([
   [{ kernel: 'swiglu', variant: 'f32', shape: { rows: 1 } }, /width must be a whole number/],
 ] as [KernelCall, RegExp][])('a shape that no kernel handles is refused: %j', (call, message) => {
   expect(() => planOperation(call)).toThrow(message);
-});
-
-describeGpu('the choice of an adapter', () => {
-  test('names the adapters where no name is meant', async () => {
-    await expect(openAdapter({ adapter: 'no such name' })).rejects.toMatchObject({
-      message: 'no usable GPU: no adapter has "no such name" in its name',
-      hint: expect.stringMatching(/^give --adapter a part of ".+", or leave it out$/) as string,
-      exitCode: 6,
-    });
-  });
 });

@@ -1,7 +1,6 @@
 /**
- * The device of the GPU tests, opened once a process, which files share; it ends with the process. Without an adapter
- * the tests are skipped with the reason in view, but fail where CI or LLA_SIM_REQUIRE_GPU=1 says that there has to be
- * one.
+ * The device of the GPU tests, opened once a process. Without an adapter they are skipped with the reason in view, but
+ * fail where CI or LLA_SIM_REQUIRE_GPU=1 says that there has to be one.
  */
 import { describe, test } from 'vitest';
 import { openDevice, type Device } from '../../src/gpu/index.js';

@@ -1,6 +1,4 @@
-/**
- * Attention on a device without subgroups, and on one of small ones: each row has fewer threads, and the same result.
- */
+/** Attention on a device without subgroups: each row has one thread, and the same result. */
 import { expect, test } from 'vitest';
 import { openPoint } from '../../src/bench/measure.js';
 import { openAdapter } from '../../src/gpu/adapter.js';

@@ -15,10 +15,7 @@ export function pairsOf(of: Readonly<Record<string, string | number>>): string[]
   return entries.flatMap(([a, x], i) => entries.slice(i + 1).map(([b, y]) => keyOf(a, x, b, y)));
 }
 
-/**
- * Cases, the ones with the most new pairs first (greedily), until every pair that an allowed case can hold is met or
- * `most` cases are made. Which cases they are depends on `random` only.
- */
+/** Cases, those with the most new pairs first, until every allowed pair is met or `most` cases are made. */
 export function pairwise<F extends Factors>(
   factors: F,
   random: Random,

@@ -82,9 +82,7 @@ export async function productErrors(
     }
   }
   expect(written.size, where).toBe(c.groups * c.m * c.n);
-  expect(
-    before.findIndex((value, i) => !written.has(i) && value !== result[i]),
-    `float changed beside the rows: ${where}`,
-  ).toBe(-1);
+  const changed = before.findIndex((value, i) => !written.has(i) && value !== result[i]);
+  expect(changed, `float changed beside the rows: ${where}`).toBe(-1);
   return { error: Math.sqrt(difference / norm), rounded: Math.sqrt(roundedDifference / norm) };
 }

@@ -1,7 +1,4 @@
-/**
- * How much of a list of cases one run takes. Shaders take a software adapter seconds to compile, so every run takes a
- * seeded part, another one each time; LLA_SIM_CONTRACT=full takes all.
- */
+/** How much of a list of cases one run takes: a seeded part, or all with LLA_SIM_CONTRACT=full. */
 import { mix } from '../../src/numbers/hash.js';
 import { SEED } from './random.js';
 

@@ -1,6 +1,6 @@
 /** The WGSL loader: what it resolves and what it refuses. */
-import { readFileSync, readdirSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { readdirSync } from 'node:fs';
+import { basename } from 'node:path';
 import { expect, test } from 'vitest';
 import { KERNEL_DIRECTORY } from '../../kernels/files.js';
 import { filesByName } from '../../kernels/names.js';
@@ -37,15 +37,11 @@ test.each(['#define X 1', '  #include <b.wgsl>', 'let x = ${RANK};', 'let x = {{
   },
 );
 
-test('every kernel on disk resolves in both storage types, says how to run it, in at most 120 columns', () => {
+test('every kernel on disk resolves in both storage types, says how to run it', () => {
   const files = readdirSync(KERNEL_DIRECTORY, { recursive: true, encoding: 'utf8' }).filter((f) => f.endsWith('.wgsl'));
   expect(files.length).toBeGreaterThan(60);
   for (const file of files) {
     const name = basename(file, '.wgsl');
-    const long = readFileSync(join(KERNEL_DIRECTORY, file), 'utf8')
-      .split('\n')
-      .filter((line) => line.length > 120);
-    expect(long, file).toEqual([]);
     for (const element of ['f16', 'f32'] as const) {
       const source = loadSource(name, element);
       if (source.includes('@compute')) expect(source, file).toMatch(/Bindings:[\s\S]*Run(:| by )/);
@@ -74,11 +70,7 @@ test('comments, line breaks and indentation are no code; words and operators are
 
 test('a file is known by its name, which no two folders share', () => {
   const files = filesByName(['a/a.wgsl', 'a/terms.ts', 'shared\\b.wgsl', 'c.wgsl']);
-  expect([...files]).toEqual([
-    ['a.wgsl', 'a/a.wgsl'],
-    ['b.wgsl', 'shared\\b.wgsl'],
-    ['c.wgsl', 'c.wgsl'],
-  ]);
+  expect(Object.fromEntries(files)).toEqual({ 'a.wgsl': 'a/a.wgsl', 'b.wgsl': 'shared\\b.wgsl', 'c.wgsl': 'c.wgsl' });
   expect(() => filesByName(['a/a.wgsl', 'b/a.wgsl'])).toThrow(
     'a.wgsl lies in two folders of kernels: a/a.wgsl and b/a.wgsl',
   );

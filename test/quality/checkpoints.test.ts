@@ -37,11 +37,9 @@ describe('byCheckpoint', () => {
       'Table onpolicy, off-policy': ['Table onpolicy, off-policy', 'Table passkey'],
       'Table onpolicy, on-policy': ['Table onpolicy, on-policy', 'Table passkey'],
     });
-    expect(Object.keys(sourcesOf({ ratio: 3.2 }))).toEqual([
-      'Tables tier4 and broadsuite',
-      'Table onpolicy, on-policy',
-    ]);
-    expect(Object.keys(sourcesOf({ ratio: 64 / 3 }))).toEqual(['Table isocache', 'Table onpolicy, on-policy']);
+    const onPolicy = 'Table onpolicy, on-policy';
+    expect(Object.keys(sourcesOf({ ratio: 3.2 }))).toEqual(['Tables tier4 and broadsuite', onPolicy]);
+    expect(Object.keys(sourcesOf({ ratio: 64 / 3 }))).toEqual(['Table isocache', onPolicy]);
   });
 
   it('takes the generation and the multiple-choice table of 2.6B as one', () => {
@@ -69,10 +67,7 @@ describe('byCheckpoint', () => {
     const ablated = [...groups].filter(([name]) => name?.startsWith('Table ablations'));
     expect(ablated.length).toBe(7);
     for (const [name, figures] of ablated)
-      expect(
-        figures.map((f) => f.metric),
-        String(name),
-      ).toEqual(['ablation-kl']);
+      expect([name, figures.map((f) => f.metric)]).toEqual([name, ['ablation-kl']]);
     // KL 0.059 says which codec the reference of decoupled RoPE is; its agreement is of no other.
     const agreeing = [...groups].filter(([, figures]) => figures.some((f) => f.metric === 'top-1'));
     expect(agreeing.map(([name]) => name)).toEqual(['Table isocache']);

@@ -1,7 +1,5 @@
-/**
- * Distillation as jax-js computes it against float64: the student's forward pass, its loss and gradients, and steps.
- */
-import { nn, numpy as np, tree, valueAndGrad } from '@jax-js/jax';
+/** Distillation as jax-js computes it against float64: the student's pass, its loss and gradients, and steps. */
+import { nn, numpy as np, tree } from '@jax-js/jax';
 import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Branch, Codec, Path } from '../../src/codecs/codec.js';
@@ -50,15 +48,11 @@ import { distillationLoss, exactPass, studentPass, type Frozen } from '../../src
 import { temporaryFolder } from '../decoder/files.js';
 import { GEOMETRIES } from '../decoder/models.js';
 import { SEED } from '../gpu/random.js';
+import { expectGradients, withGradients } from './gradients.js';
 
 const two = tinyGeometry({
-  hidden_size: 12,
-  intermediate_size: 10,
-  num_attention_heads: 4,
-  num_key_value_heads: 2,
-  head_dim: 4,
-  total_ut_steps: 2,
-  vocab_size: 17,
+  ...{ hidden_size: 12, intermediate_size: 10, total_ut_steps: 2, vocab_size: 17 },
+  ...{ num_attention_heads: 4, num_key_value_heads: 2, head_dim: 4 },
 });
 const EPSILON = 1e-5;
 const LENGTH = 6;
@@ -88,15 +82,12 @@ const logSoftmax = (row: Vector): number[] => [...softmax([...row])].map(Math.lo
 /** Rows of `capture`, in plain numbers. */
 type Captured = ReadonlyMap<string, { readonly shape: readonly number[]; readonly values: Float32Array }>;
 
-const captured = async (rows: Arrays): Promise<Captured> =>
-  new Map(
-    await Promise.all(
-      Object.entries(rows).map(
-        async ([name, array]) =>
-          [name, { shape: array.shape, values: (await array.ref.data()) as Float32Array }] as const,
-      ),
-    ),
-  );
+async function captured(rows: Arrays): Promise<Captured> {
+  const all = Object.entries(rows).map(async ([name, array]) => {
+    return [name, { shape: array.shape, values: (await array.ref.data()) as Float32Array }] as const;
+  });
+  return new Map(await Promise.all(all));
+}
 
 /** The loss of texts in float64, for rows that are as they are. @param weights of the tokens */
 function exactLoss(
@@ -248,24 +239,12 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
       const { rows } = await rollout.run(arrays, base, at, texts, PROMPT, null);
 
       const cached = readBack(setting, swap, arrays, at, tree.ref(rows));
-      const own = (await studentPass(
-        setting,
-        swap,
-        tree.ref(arrays),
-        tree.ref(base),
-        tree.ref(at),
-        cached,
-        oneHot(),
-      ).data()) as Float32Array;
+      const student = studentPass(setting, swap, tree.ref(arrays), tree.ref(base), tree.ref(at), cached, oneHot());
+      const own = (await student.data()) as Float32Array;
       const decoderOf = (prompt: readonly number[]): ReferenceDecoder => {
-        const decoder = new ReferenceDecoder(loadModel(g, twinOf(g), EPSILON), source, {
-          codec,
-          path,
-          branch,
-          eviction: null,
-          choice: { storage: 'f32', groupSize: 64 },
-          exactStorage: true,
-        });
+        const choice = { storage: 'f32', groupSize: 64 } as const;
+        const options = { codec, path, branch, eviction: null, choice, exactStorage: true };
+        const decoder = new ReferenceDecoder(loadModel(g, twinOf(g), EPSILON), source, options);
         decoder.prefill(prompt, 'accumulated');
         return decoder;
       };
@@ -299,34 +278,13 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
       });
       const alone = distillationLoss(setting, swap, 0)(tree.ref(arrays), frozen());
       expect(((await alone.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source, known, weights, 0), 4);
-      const [loss, gradients] = (
-        valueAndGrad(distillationLoss(setting, swap, LAMBDA) as never) as unknown as (
-          ...args: unknown[]
-        ) => [np.Array, Parameters]
-      )(arrays, frozen());
+      const [loss, gradients] = withGradients(distillationLoss(setting, swap, LAMBDA))(arrays, frozen());
       expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(of, source, known, weights), 4);
       expect(Object.keys(gradients).sort()).toEqual([...source.shapes.keys()].sort());
-      for (const [name, gradient] of Object.entries(gradients)) {
-        const values = (await gradient.data()) as Float32Array;
-        const length = Math.hypot(...values);
-        expect(length, name).toBeGreaterThan(0);
-        const direction = values.map((x) => x / length + (random() - 0.5) / Math.sqrt(values.length));
-        const shifted = (by: number): number =>
-          exactLoss(
-            of,
-            {
-              shapes: source.shapes,
-              read: (other) =>
-                source.read(other).map((x, i) => (other === name ? x + by * (direction[i] as number) : x)),
-            },
-            known,
-            weights,
-          );
-        const step = 2 ** -9;
-        const numeric = (shifted(step) - shifted(-step)) / (2 * step);
-        const analytic = values.reduce((sum, x, i) => sum + x * (direction[i] as number), 0);
-        expect(Math.abs(numeric - analytic) / Math.abs(analytic), name).toBeLessThan(0.01);
-      }
+      const all = Object.entries(gradients).map(async ([name, gradient]) => {
+        return { name, values: (await gradient.data()) as Float32Array };
+      });
+      expectGradients(await Promise.all(all), source, (other) => exactLoss(of, other, known, weights), random);
     },
   );
 
@@ -343,10 +301,8 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
       heldOut: texts,
     };
     const unheard = new AbortController().signal;
-    const forced = await distil(
-      { ...asked, plan: { ...asked.plan, steps: 40, onPolicySteps: 0, rate: 0.005, lambdaAttn: 0 } },
-      { signal: unheard, state: null },
-    );
+    const off = { ...asked.plan, steps: 40, onPolicySteps: 0, rate: 0.005, lambdaAttn: 0 };
+    const forced = await distil({ ...asked, plan: off }, { signal: unheard, state: null });
     expect(forced.after.estimate).toBeLessThan(forced.before.estimate);
     // Steps on drawn texts, and the loss of attention, may raise the KL of the held-out ones.
     const whole = await distil(asked, { signal: unheard, state: null });
@@ -356,20 +312,14 @@ describe(`distillation (LLA_SIM_SEED=${SEED})`, () => {
     expect(whole.bestStep).toBeGreaterThanOrEqual(4);
     const until = async (last: number): Promise<Distilled> => {
       const abort = new AbortController();
-      return distil(asked, {
-        signal: abort.signal,
-        state: { path: file, question: 'q' },
-        onProgress: (step) => {
-          if (step === last) abort.abort();
-        },
-      });
+      const onProgress = (step: number): unknown => step === last && abort.abort();
+      return distil(asked, { signal: abort.signal, state: { path: file, question: 'q' }, onProgress });
     };
     const part = await until(2);
     expect([part.steps, part.bestStep, part.drawn]).toEqual([2, 0, null]);
     expect(part.after).toEqual(part.before);
-    await expect(distil(asked, { signal: unheard, state: { path: file, question: 'other' } })).rejects.toThrow(
-      /of another model, text or setting/,
-    );
+    const another = distil(asked, { signal: unheard, state: { path: file, question: 'other' } });
+    await expect(another).rejects.toThrow(/of another model, text or setting/);
     expect((await until(6)).steps).toBe(6);
     const rest = await distil(asked, { signal: unheard, state: { path: file, question: 'q' } });
     expect({ ...rest, tensors: null }).toEqual({ ...whole, tensors: null });
@@ -389,22 +339,13 @@ describe('what is distilled', () => {
     expect(refuseDistil({ ...two, mlpHidden: 1e6 }, lla, 'reconstruct')).toMatch(/at most 5M/);
     // By the command, before it looks for a GPU; --window is of the text.
     const flags = { model: 'ouro-1.4b', distil: true, ratio: '4', window: '64', output: 'codec.safetensors' };
-    await expect(fitCommand.run(new Args(flags))).rejects.toThrow(
-      /--distil: ouro-1.4b has 1.43G parameters, .* at most 5M/,
-    );
+    const tooLarge = /--distil: ouro-1.4b has 1.43G parameters, .* at most 5M/;
+    await expect(fitCommand.run(new Args(flags))).rejects.toThrow(tooLarge);
     for (const other of GEOMETRIES.slice(1)) expect(refuseDistil(other, lla, 'reconstruct')).toMatch(/Ouro's layers/);
   });
 
   it('is trained at a rate that rises for a tenth of the steps, then falls', () => {
-    const plan = {
-      seed: 1,
-      steps: 100,
-      onPolicySteps: 0,
-      temperature: 1,
-      rate: 0.02,
-      lambdaAttn: LAMBDA,
-      texts: 1,
-    };
+    const plan = { seed: 1, steps: 100, onPolicySteps: 0, temperature: 1, rate: 0.02, lambdaAttn: LAMBDA, texts: 1 };
     expect([5, 10].map((step) => distilRate(plan, step))).toEqual([0.01, 0.02]);
     expect(distilRate(plan, 55)).toBeCloseTo(0.01, 3);
     expect(distilRate(plan, 100)).toBeLessThan(1e-4);

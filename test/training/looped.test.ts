@@ -1,5 +1,5 @@
 /** The network as jax-js trains it against the float64 decoder: logits, gradients and one step. */
-import { nn, numpy as np, valueAndGrad } from '@jax-js/jax';
+import { nn, numpy as np } from '@jax-js/jax';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forward as exactForward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
@@ -24,15 +24,12 @@ import {
 } from '../../src/training/trainer.js';
 import { SEED } from '../gpu/random.js';
 import { randomFrom } from '../../src/numbers/random.js';
+import { expectGradients, withGradients } from './gradients.js';
 
 /** Grouped heads, two layers, two loops. */
 const g = tinyGeometry({
-  hidden_size: 24,
-  intermediate_size: 20,
-  num_attention_heads: 4,
-  num_key_value_heads: 2,
-  head_dim: 6,
-  total_ut_steps: 2,
+  ...{ hidden_size: 24, intermediate_size: 20, total_ut_steps: 2 },
+  ...{ num_attention_heads: 4, num_key_value_heads: 2, head_dim: 6 },
 });
 const EPSILON = 1e-5;
 const LENGTH = 28;
@@ -80,24 +77,16 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     repeats: np.array(batch.repeats).reshape([2, LENGTH, LENGTH]),
     guide: np.array(guide),
   });
-  const lossAndGradients = (guided: boolean, guide: number): [np.Array, Record<string, np.Array>] =>
-    (
-      valueAndGrad(lossOf(g, EPSILON, LENGTH, guided) as never) as unknown as (
-        ...args: unknown[]
-      ) => [np.Array, Record<string, np.Array>]
-    )(parametersFrom(trainedTensors(g), twin), positionsOf(g, LENGTH), inputs(guide));
+  const lossAndGradients = (guided: boolean, guide: number): [np.Array, Record<string, np.Array>] => {
+    const parameters = parametersFrom(trainedTensors(g), twin);
+    return withGradients(lossOf(g, EPSILON, LENGTH, guided))(parameters, positionsOf(g, LENGTH), inputs(guide));
+  };
 
   it('computes the logits of the float64 decoder, to f32', async () => {
     const parameters = parametersFrom(trainedTensors(g), twin);
     const first = batch.inputs.slice(0, LENGTH);
-    const logits = (await forward(
-      g,
-      EPSILON,
-      parameters,
-      positionsOf(g, LENGTH),
-      oneHot(first),
-      LENGTH,
-    ).data()) as Float32Array;
+    const computed = forward(g, EPSILON, parameters, positionsOf(g, LENGTH), oneHot(first), LENGTH);
+    const logits = (await computed.data()) as Float32Array;
     const exact = exactForward(loadModel(g, twin, EPSILON), [...first]);
     const size = Math.max(...exact.flatMap((row) => [...row].map(Math.abs)));
     exact.forEach((row, i) =>
@@ -109,23 +98,7 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
     const [loss, gradients] = lossAndGradients(false, 0);
     expect(((await loss.data()) as Float32Array)[0]).toBeCloseTo(exactLoss(twin), 4);
     const random = randomFrom(SEED);
-    for (const { name, values } of await tensorsOf(trainedTensors(g), gradients)) {
-      const length = Math.hypot(...values);
-      expect(length, name).toBeGreaterThan(0);
-      const direction = values.map((x) => x / length + (random() - 0.5) / Math.sqrt(values.length));
-      const shifted = (by: number): number =>
-        exactLoss({
-          shapes: twin.shapes,
-          read: (other) => {
-            const read = twin.read(other);
-            return other === name ? read.map((x, i) => x + by * (direction[i] as number)) : read;
-          },
-        });
-      const step = 2 ** -9;
-      const numeric = (shifted(step) - shifted(-step)) / (2 * step);
-      const analytic = values.reduce((sum, x, i) => sum + x * (direction[i] as number), 0);
-      expect(Math.abs(numeric - analytic) / Math.abs(analytic), name).toBeLessThan(0.01);
-    }
+    expectGradients(await tensorsOf(trainedTensors(g), gradients), twin, exactLoss, random);
   });
 
   it('draws attention to the token before and to what is repeated, by the guiding loss', async () => {
@@ -145,25 +118,17 @@ describe(`training (LLA_SIM_SEED=${SEED})`, () => {
         };
         if (head !== 0) return;
         if (site.loop === 0 && site.layer === 0 && position > 0) add(sums['before'] as [number, number], position - 1);
-        const row = batch.repeats.subarray(
-          (text * LENGTH + position) * LENGTH,
-          (text * LENGTH + position + 1) * LENGTH,
-        );
-        const source = row.indexOf(1);
+        const from = (text * LENGTH + position) * LENGTH;
+        const source = batch.repeats.subarray(from, from + LENGTH).indexOf(1);
         if (site.loop === 1 && site.layer === 1 && source >= 0) add(sums['repeated'] as [number, number], source);
       };
-      exactForward(model, [...batch.inputs.subarray(text * LENGTH, (text + 1) * LENGTH)], {
-        visible: all,
-        reindexed: false,
-        observe,
-      });
+      const tokens = [...batch.inputs.subarray(text * LENGTH, (text + 1) * LENGTH)];
+      exactForward(model, tokens, { visible: all, reindexed: false, observe });
     }
     const means = Object.values(sums).map(([sum, count]) => sum / count);
     expect(guided - plain).toBeCloseTo((means[0] as number) + (means[1] as number), 3);
-    expect([
-      guideOf(plan, 1),
-      guideOf({ ...plan, stages: [{ length: 28, texts: 2, steps: 10, guide: 0.5 }] }, 8),
-    ]).toEqual([0, 0.5 * 4 * (1 - 8 / 10)]);
+    const guiding = { ...plan, stages: [{ length: 28, texts: 2, steps: 10, guide: 0.5 }] };
+    expect([guideOf(plan, 1), guideOf(guiding, 8)]).toEqual([0, 0.5 * 4 * (1 - 8 / 10)]);
   });
 
   it('goes on from a state as if it had not stopped', async () => {

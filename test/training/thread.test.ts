@@ -11,32 +11,22 @@ import { TrainingThread } from '../../src/training/training-thread.js';
 import { SEED } from '../gpu/random.js';
 
 const g = tinyGeometry({
-  hidden_size: 12,
-  intermediate_size: 10,
-  num_hidden_layers: 1,
-  num_attention_heads: 2,
-  num_key_value_heads: 2,
-  head_dim: 4,
-  total_ut_steps: 2,
-  vocab_size: 17,
+  ...{ hidden_size: 12, intermediate_size: 10, num_hidden_layers: 1, total_ut_steps: 2, vocab_size: 17 },
+  ...{ num_attention_heads: 2, num_key_value_heads: 2, head_dim: 4 },
 });
 const codec: Codec = { kind: 'lla', rankK: 2, rankV: 3 };
 const branch: Branch = { width: 4, perHead: false };
 const random = randomFrom(SEED);
 const texts = [0, 1].map(() => Array.from({ length: 6 }, () => Math.floor(random() * g.vocab)));
 
+const tensors = codecTensors(g, codec, 'reconstruct', branch);
 const distillation = (steps: number, rate = 0.02): Distillation => ({
   setting: { geometry: g, normEpsilon: 1e-5, length: 6 },
   swap: { codec, path: 'reconstruct', branch },
   plan: { seed: SEED, steps, onPolicySteps: 0, temperature: 1, rate, lambdaAttn: 0.5, texts: 1 },
   model: untrainedTwin(g, SEED),
-  start: fabricate(codecTensors(g, codec, 'reconstruct', branch), {
-    seed: SEED,
-    tiedEmbeddings: false,
-    codec: 'random',
-  }),
-  texts,
-  heldOut: texts,
+  start: fabricate(tensors, { seed: SEED, tiedEmbeddings: false, codec: 'random' }),
+  ...{ texts, heldOut: texts },
 });
 
 let thread: TrainingThread;

@@ -34,11 +34,15 @@ const capacityOf = async (attempt: Attempt) => {
   return { ...capacity, judged: verdictOf(capacity) };
 };
 
+const none: Attempt = () => Promise.resolve(false);
+const upTo =
+  (most: number): Attempt =>
+  (_, batch) =>
+    Promise.resolve(batch <= most);
+const predictedBatch = async (): Promise<number> => (await check(none)).rows[0]!.predicted.exact;
+
 test('a prediction that memory bears out holds', async () => {
-  const [found] = (await check(() => Promise.resolve(false))).rows;
-  const { rows, notRun, judged } = await capacityOf((_, batch) =>
-    Promise.resolve(batch <= (found?.predicted.exact ?? 0)),
-  );
+  const { rows, notRun, judged } = await capacityOf(upTo(await predictedBatch()));
   expect(notRun).toEqual([]);
   expect(rows.map(capacityHolds)).toEqual([true]);
   expect(judged).toMatchObject({ status: 'holds', found: '1 of 1 codecs' });
@@ -67,11 +71,10 @@ test(`the end of memory is found wherever it is (LLA_SIM_SEED=${SEED})`, async (
 });
 
 test('a prediction that memory does not bear out does not hold', async () => {
-  const [found] = (await check(() => Promise.resolve(false))).rows;
-  const predicted = found?.predicted.exact ?? 0;
+  const predicted = await predictedBatch();
   const off = Math.ceil(2 * CAPACITY_TOLERANCE * predicted);
   for (const end of [predicted + off, predicted - off]) {
-    const { rows, judged } = await capacityOf((_, batch) => Promise.resolve(batch <= end));
+    const { rows, judged } = await capacityOf(upTo(end));
     expect(Math.abs((rows[0]?.error ?? NaN) - (end / predicted - 1))).toBeLessThan(0.01);
     expect([rows.map(capacityHolds), judged?.status]).toEqual([[false], 'failed']);
   }
@@ -84,24 +87,21 @@ test('a batch that the decoder refuses is no end of memory', async () => {
       batch > most
         ? Promise.reject(new GpuError('unsupported', `buffer logits takes too many bytes for ${batch} sequences`))
         : Promise.resolve(true);
-  const [found] = (await check(() => Promise.resolve(false))).rows;
-  const predicted = found?.predicted.exact ?? 0;
+  const predicted = await predictedBatch();
   expect(predicted).toBeGreaterThan(1);
   const below = await capacityOf(refusing(predicted - 1));
   expect([below.rows, below.judged?.status]).toEqual([[], 'not-checked']);
-  expect(below.notRun[0]?.reason).toBe(
-    `buffer logits takes too many bytes for ${predicted} sequences (${predicted} sequences were ` +
-      'predicted, no batch decoded a step)',
-  );
+  const refused = `buffer logits takes too many bytes for ${predicted} sequences`;
+  const said = `${refused} (${predicted} sequences were predicted, no batch decoded a step)`;
+  expect(below.notRun[0]?.reason).toBe(said);
   const beyond = await capacityOf(refusing(predicted));
   expect([beyond.rows, beyond.judged?.status]).toEqual([[], 'not-checked']);
-  expect(beyond.notRun[0]?.reason).toContain(
-    `(${predicted} sequences were predicted, a batch of ${predicted} decoded a step)`,
-  );
+  const decoded = `(${predicted} sequences were predicted, a batch of ${predicted} decoded a step)`;
+  expect(beyond.notRun[0]?.reason).toContain(decoded);
 });
 
 test('what was not checked is said beside what holds, and other failures are thrown', async () => {
-  const { rows } = await check(() => Promise.resolve(false), false);
+  const { rows } = await check(none, false);
   const predicted = new Map(rows.map(({ id, predicted: { exact } }) => [id, exact]));
   expect(predicted.size).toBeGreaterThan(2);
   let asked = '';
@@ -135,8 +135,7 @@ test('without time for an attempt a codec is not checked, and a batch is tried a
   expect(attempts % 3).toBe(0);
   // An attempt may be told to end.
   const given: number[] = [];
-  await check((_, __, seconds) => (given.push(seconds), Promise.resolve(false)), true, {
-    budget: new Budget(9, () => 1),
-  });
+  const budget = new Budget(9, () => 1);
+  await check((_, __, seconds) => (given.push(seconds), Promise.resolve(false)), true, { budget });
   expect(new Set(given)).toEqual(new Set([9]));
 });

@@ -11,9 +11,8 @@ import { everyNth, FULL } from '../gpu/sample.js';
 import { expectAllBytes } from './bytes.js';
 
 /**
- * Of an eighth of the codecs a case in all models, paths, evictions, storages and batches, others by each seed, and one
- * that evicts nothing; all of them with LLA_SIM_CONTRACT=full. memory.test.ts has all bytes, gpu-blocks.test.ts those
- * of the block-absorbed path on the device, whose kernels need eight lanes.
+ * Of an eighth of the codecs a case, others by each seed, and one that evicts nothing; all with LLA_SIM_CONTRACT=full.
+ * gpu-blocks.test.ts has those of the block-absorbed path, whose kernels need eight lanes.
  */
 function sampled(all: readonly MemoryCase[]): readonly MemoryCase[] {
   const cases = all.filter(({ c }) => !pathSpec(c.path).blocks);

@@ -43,47 +43,34 @@ describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
       { call: matmul(3, 2048, 2048), seconds: 3 },
       { call: matmul(1, 2050, 5632), seconds: 2 },
     ];
-    expect(chooseControls(calibrated(samples), calls, 2).map((c) => c.sample)).toEqual([samples[2], samples[1]]);
-    expect(chooseControls(calibrated(samples), calls, 9).map((c) => c.sample)).toEqual([
-      samples[2],
-      samples[1],
-      samples[0],
-    ]);
+    const nearest = [2, 1, 0].map((i) => samples[i]);
+    expect(chooseControls(calibrated(samples), calls, 2).map((c) => c.sample)).toEqual(nearest.slice(0, 2));
+    expect(chooseControls(calibrated(samples), calls, 9).map((c) => c.sample)).toEqual(nearest);
   });
   it('are neither stale, nor of another variant, nor too long', () => {
     const calls = [{ call: matmul(1, 2048, 2048), seconds: 1 }];
     expect(chooseControls(calibrated(samples, ['matmul']), calls, 9)).toEqual([]);
-    expect(
-      chooseControls(calibrated(samples), [{ call: { ...matmul(1, 2048, 2048), variant: 'f32' }, seconds: 1 }], 9),
-    ).toEqual([]);
-    expect(
-      chooseControls(calibrated([sampleOf(matmul(1, 2048, 2048), [2, 2, 2]), samples[3] as Sample]), calls, 9).map(
-        (c) => c.sample,
-      ),
-    ).toEqual([samples[3]]);
+    const other = { ...matmul(1, 2048, 2048), variant: 'f32' };
+    expect(chooseControls(calibrated(samples), [{ call: other, seconds: 1 }], 9)).toEqual([]);
+    const long = sampleOf(matmul(1, 2048, 2048), [2, 2, 2]);
+    const chosen = chooseControls(calibrated([long, samples[3] as Sample]), calls, 9);
+    expect(chosen.map((c) => c.sample)).toEqual([samples[3]]);
   });
   it('tell drift by kernel, the nearer the more', () => {
     const random = randomOf(SEED);
     const [near, far] = [random.whole(50, 150) / 100, random.whole(50, 150) / 100];
-    const drift = kernelDrift([control(matmul(1, 2047, 2047), near), control(matmul(7, 2047, 2047), far)]);
+    const one = matmul(1, 2047, 2047);
+    const drift = kernelDrift([control(one, near), control(matmul(7, 2047, 2047), far)]);
     // Two octaves between them: weights 1 and a quarter.
-    expect(drift.of(matmul(1, 2047, 2047))).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 4) / 1.25), 12);
+    expect(drift.of(one)).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 4) / 1.25), 12);
     expect(drift.of(matmul(3, 2047, 2047))).toBeCloseTo(Math.sqrt(near * far), 12);
     const other = { kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } } as const;
     expect(drift.of(other)).toBeCloseTo(Math.sqrt(near * far), 12);
     // Of another kernel: an eighth.
-    expect(
-      kernelDrift([control(matmul(1, 2047, 2047), near), control(other, far)]).of(matmul(1, 2047, 2047)),
-    ).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 8) / 1.125), 12);
-    expect(
-      driftOf(
-        [
-          { call: matmul(1, 2047, 2047), seconds: 3 },
-          { call: other, seconds: 1 },
-        ],
-        drift,
-      ),
-    ).toBeCloseTo((3 * drift.of(matmul(1, 2047, 2047)) + Math.sqrt(near * far)) / 4, 12);
+    const apart = kernelDrift([control(one, near), control(other, far)]);
+    expect(apart.of(one)).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 8) / 1.125), 12);
+    const calls = [one, other].map((call, i) => ({ call, seconds: 3 - 2 * i }));
+    expect(driftOf(calls, drift)).toBeCloseTo((3 * drift.of(one) + Math.sqrt(near * far)) / 4, 12);
     expect(kernelDrift([]).of(other)).toBe(1);
     expect(driftOf([], drift)).toBe(1);
   });
@@ -92,11 +79,7 @@ describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
 describeGpu('control points on a device', (device) => {
   test('are measured in turn, and told by their times since the last look', async () => {
     const calls = [matmul(1, 256, 512), matmul(2, 128, 256)];
-    const points = calls.map((call): ControlPoint => ({
-      kernel: 'matmul',
-      sample: sampleOf(call, [1e-3]),
-      tuning: undefined,
-    }));
+    const points = calls.map((call): ControlPoint => ({ ...control(call, 1), sample: sampleOf(call, [1e-3]) }));
     const watch = await DriftWatch.open(device, calibrated([]), points, SEED);
     try {
       await watch.turn(Infinity);

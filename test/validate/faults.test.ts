@@ -8,22 +8,17 @@ import { UserError } from '../../src/errors.js';
 import { GpuError, openDevice, type Device } from '../../src/gpu/index.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { SMALL_OURO } from '../../src/validate/memory/geometries.js';
+import { configuration } from '../contract/geometries.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { lose, meter, type Meter } from './meter.js';
 
-const FULL: Configuration = {
+const FULL = configuration({
   geometry: SMALL_OURO,
-  codec: { kind: 'full' },
-  path: 'full',
-  materialised: false,
   choice: { storage: 'f16', groupSize: 32 },
   branch: { width: 6, perHead: false },
-  eviction: null,
-  gpus: 1,
   targetWorkgroups: 8,
-  bindingBytes: Infinity,
-};
+});
 const LATENT: Configuration = { ...FULL, codec: { kind: 'lla', rankK: 12, rankV: 20 }, path: 'reconstruct' };
 const open = (device: Device, c: Configuration, options: Partial<GpuDecoderOptions> = {}): Promise<GpuDecoder> =>
   openDecoder(device, c, { weights: { storage: 'f16', seed: SEED }, batch: 2, contextTokens: 64, ...options });
@@ -41,11 +36,11 @@ function withNaN(name: string, index: number): TensorSource {
   };
 }
 
-const faultOf = async (call: Promise<unknown>): Promise<unknown> =>
-  call.then(
-    () => 'no error',
-    (error: unknown) => error,
-  );
+/** The error that a call ends with. */
+const faultOf = async (call: Promise<unknown>): Promise<Error> => {
+  const error = await call.then(String, (e: unknown) => e);
+  return error instanceof Error ? error : expect.unreachable('no error');
+};
 
 describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
   let held: Meter;
@@ -85,7 +80,7 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
       const error = await faultOf(open(short, LATENT));
       expect(error, `allocation ${place}`).toBeInstanceOf(GpuError);
       expect((error as GpuError).fault).toBe('out-of-memory');
-      expect((error as GpuError).message).toContain(refused);
+      expect(error.message).toContain(refused);
       expect([held.bytes, held.buffers], `allocation ${place} (${refused})`).toEqual([0, 0]);
     }
   });
@@ -103,7 +98,7 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
     for (let i = 0; i < 3; i++) await decoder.step([i]);
     const error = await faultOf(decoder.step([3]));
     expect(error).toBeInstanceOf(UserError);
-    expect((error as UserError).message).toContain('3 tokens');
+    expect(error.message).toContain('3 tokens');
     await expect(decoder.fillCache(4)).rejects.toThrow(UserError);
     decoder.reset();
     expect((await decoder.step([1])).tokens).toHaveLength(1);
@@ -116,12 +111,10 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
     const all = modelTensors(SMALL_OURO).filter((t) => t.role === 'matrix' && !t.name.includes('exit_gate'));
     const { name, shape } = all[random.whole(0, all.length - 1)] as (typeof all)[number];
     const index = random.whole(0, (shape[0] as number) * (shape[1] as number) - 1);
-    const error = await faultOf(
-      open(device, FULL, { weights: { storage: 'f16', seed: SEED, model: withNaN(name, index) } }),
-    );
+    const weights = { storage: 'f16', seed: SEED, model: withNaN(name, index) } as const;
+    const error = await faultOf(open(device, FULL, { weights }));
     expect(error).toBeInstanceOf(UserError);
-    expect((error as UserError).message).toContain(name);
-    expect((error as UserError).message).toContain(`element ${index}`);
+    for (const part of [name, `element ${index}`]) expect(error.message).toContain(part);
     expect([held.bytes, held.buffers]).toEqual([0, 0]);
   });
 
@@ -129,16 +122,12 @@ describeGpu(`faults (LLA_SIM_SEED=${SEED})`, (device) => {
     const random = randomOf(SEED + 2);
     const all = modelTensors(SMALL_OURO).filter((t) => /_proj|mlp|lm_head/.test(t.name) && t.role === 'matrix');
     const { name, shape } = all[random.whole(0, all.length - 1)] as (typeof all)[number];
-    const decoder = await open(device, FULL, {
-      weights: {
-        storage: 'f32',
-        seed: SEED,
-        model: withNaN(name, random.whole(0, (shape[0] as number) * (shape[1] as number) - 1)),
-      },
-    });
+    const index = random.whole(0, (shape[0] as number) * (shape[1] as number) - 1);
+    const weights = { storage: 'f32', seed: SEED, model: withNaN(name, index) } as const;
+    const decoder = await open(device, FULL, { weights });
     const error = await faultOf(decoder.step([1, 2]));
     expect(error, name).toBeInstanceOf(GpuError);
-    expect((error as GpuError).message).toMatch(/NaN/);
+    expect(error.message).toMatch(/NaN/);
     expect([held.bytes, held.buffers]).toEqual([0, 0]);
     expect(await faultOf(decoder.step([1, 2]))).toBeInstanceOf(GpuError);
   });

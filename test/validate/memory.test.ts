@@ -1,7 +1,4 @@
-/**
- * Bytes of every buffer against the memory model: every codec that the planner offers, on a device that only records.
- * command.test.ts opens some of them on a real one.
- */
+/** Bytes of every buffer against the memory model, on a device that records; command.test.ts has a real one. */
 import { expect, test } from 'vitest';
 import { memoryModel } from '../../src/cost/memory.js';
 import {

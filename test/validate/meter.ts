@@ -1,7 +1,4 @@
-/**
- * Counts what a device holds: bytes of its buffers that were made and not destroyed, uniform blocks and read-back
- * buffers included.
- */
+/** Counts what a device holds: buffers that were made and not destroyed, of uniforms and read-back too. */
 import type { Device } from '../../src/gpu/index.js';
 
 export interface Meter {

@@ -1,7 +1,4 @@
-/**
- * Errors of prices and of the schedule are told apart, on a decoder that only counts. Its times are the prices, changed
- * in a way that is known.
- */
+/** Errors of prices and of the schedule are told apart, on a decoder whose times are prices, changed as is known. */
 import { describe, expect, test } from 'vitest';
 import { Budget } from '../../src/io/budget.js';
 import { datasheetPricer } from '../../src/cost/pricers.js';
@@ -58,20 +55,14 @@ function machine(
     ...(drawn ? { draft: drawn } : {}),
     extend: (sequence, tokens, ends) => {
       if (ends) of[sequence]!.made++;
-      const { scale, seconds } = CHUNK;
       const price = pricer.chunkSeconds(tokens.length, cached[sequence]!, ends);
       cached[sequence]! += tokens.length;
-      return Promise.resolve({
-        token: ends ? 1 : null,
-        seconds: slowed(seconds + scale * price, EXPONENTS.chunk),
-      });
+      const seconds = slowed(CHUNK.seconds + CHUNK.scale * price, EXPONENTS.chunk);
+      return Promise.resolve({ token: ends ? 1 : null, seconds });
     },
     step: (tokens, joins) => {
       const batch = new MixedBatch(pricer.knots, 0);
-      cached.forEach((length, i) => {
-        if (!joins(i)) return;
-        batch.add(length);
-      });
+      for (const length of cached.filter((_, i) => joins(i))) batch.add(length);
       const made = tokens.map((_, i) => {
         if (!joins(i)) return [];
         const own = new Array<number>(1 + (drawn ? acceptedOf(drawn, of[i]!.request, of[i]!.made) : 0)).fill(1);
@@ -137,13 +128,8 @@ describe(`prices and schedule apart (LLA_SIM_SEED=${SEED})`, () => {
   test('rounds of speculation have the simulated iterations, and a rehearsal finds what they cost', async () => {
     const how = { ...options, speculation };
     const rehearsed = machine(SEED, 1, speculation);
-    const { ran } = await serve(
-      rehearsed.engine,
-      how,
-      requestsOf(of, 160, SEED + 1, null),
-      NO_CORRECTION,
-      rehearsed.rules,
-    );
+    const others = requestsOf(of, 160, SEED + 1, null);
+    const { ran } = await serve(rehearsed.engine, how, others, NO_CORRECTION, rehearsed.rules);
     const rehearsal = { ...fitRehearsal(ran, roundPricer), ran };
     expect(rehearsal.correction.step / STEP).toBeCloseTo(1, 1);
     const { engine, rules } = machine(SEED + 2, 1, speculation);

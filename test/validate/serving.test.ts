@@ -9,14 +9,9 @@ import type { Served } from '../../src/decoder/serving/drive.js';
 type Row = readonly [number, number, number, number, number];
 
 const times = (rows: readonly Row[]): Times[] =>
-  rows.map(([arrival, firstToken, lastToken, outputTokens, preemptions], id) => ({
-    id,
-    arrival,
-    firstToken,
-    lastToken,
-    outputTokens,
-    preemptions,
-  }));
+  rows.map(([arrival, firstToken, lastToken, outputTokens, preemptions], id) => {
+    return { id, arrival, firstToken, lastToken, outputTokens, preemptions };
+  });
 
 /** As the loop hands them out: in the order of their ends. */
 const served = (rows: readonly Row[]): Served[] =>

@@ -4,7 +4,6 @@ import { capacityHolds, type CapacityRow } from '../../src/validate/memory/capac
 import type { StepRow } from '../../src/validate/latency.js';
 import { judge, outsideTolerance } from '../../src/validate/checks.js';
 import { type Check } from '../../src/validate/report.js';
-import { quantile } from '../../src/numbers/statistics.js';
 import { signedError, summarise } from '../../src/validate/statistics.js';
 
 const compared = (measuredSeconds: number, estimate: number, width = 0.1) => ({
@@ -21,11 +20,6 @@ describe('errors', () => {
     expect(s?.coverage).toBeCloseTo(0.8);
     expect(s?.p90Error).toBeCloseTo(0.04 + 0.6 * 0.46);
     expect(summarise([])).toBeNull();
-  });
-  it('have quantiles by linear interpolation', () => {
-    expect(quantile([4, 1, 3, 2], 0.5)).toBe(2.5);
-    expect(quantile([7], 0.9)).toBe(7);
-    expect(quantile([], 0.5)).toBeNaN();
   });
 });
 
@@ -70,14 +64,8 @@ describe('judgement', () => {
     const steps = [step(1, 2)];
     expect(outsideTolerance(judge({ ...nothing, software: true, quick: true, steps }))).toBe(false);
     expect(outsideTolerance(judge({ ...nothing, software: true, quick: false, steps }))).toBe(true);
-    const row = {
-      id: 'x',
-      model: 'm',
-      batch: 1,
-      contextTokens: 1,
-      controlBytes: 0,
-      kinds: [{ kind: 'cache' as const, allocatedBytes: 8, predictedBytes: 4 }],
-    };
+    const kinds = [{ kind: 'cache' as const, allocatedBytes: 8, predictedBytes: 4 }];
+    const row = { id: 'x', model: 'm', batch: 1, contextTokens: 1, controlBytes: 0, kinds };
     const memory = { rows: [row], mismatches: [row], notRun: [], notReached: 0 };
     expect(outsideTolerance(judge({ ...nothing, software: true, quick: true, memory }))).toBe(true);
   });

@@ -32,11 +32,8 @@ const CALIBRATED = {
 } as unknown as Calibrated;
 
 const cases = (path: 'full' | 'reconstruct', batch: number, contextTokens: number): StepCase => {
-  const candidate = candidateOf(
-    SMALL_OURO,
-    path === 'full' ? { kind: 'full', ratio: null, path } : { kind: 'lla', ratio: 2, path },
-  );
-  if (!candidate) throw new Error('no candidate');
+  const codec = path === 'full' ? ({ kind: 'full', ratio: null } as const) : ({ kind: 'lla', ratio: 2 } as const);
+  const candidate = candidateOf(SMALL_OURO, { ...codec, path })!;
   return { id: path, c: configurationFor(SMALL_OURO, candidate, Infinity), batch, contextTokens };
 };
 
@@ -64,12 +61,8 @@ test('prompts of the grid are whole and in chunks, of rows and of latents; quick
   for (const software of [true, false]) {
     const grid = (quick: boolean): PromptCase[] =>
       promptGrid({ geometry: validationModel(software, null), software, quick, bindingBytes: 2 ** 27 });
-    expect(grid(false).map(({ c, prompt }) => `${c.codec.kind} ${prompt.method}`)).toEqual([
-      'full accumulated',
-      'full chunked',
-      'lla accumulated',
-      'lla chunked',
-    ]);
+    const kinds = grid(false).map(({ c, prompt }) => `${c.codec.kind} ${prompt.method}`);
+    expect(kinds).toEqual(['full accumulated', 'full chunked', 'lla accumulated', 'lla chunked']);
     for (const { prompt } of grid(false))
       expect(prompt.method === 'chunked').toBe(prompt.chunkTokens < prompt.promptTokens);
     expect(grid(true)).toHaveLength(1);
@@ -122,11 +115,10 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
 
   test('prompts are measured beside their price', async () => {
     const prompts = (['full', 'reconstruct'] as const).flatMap((path): PromptCase[] =>
-      (['accumulated', 'chunked'] as const).map((method) => ({
-        id: path,
-        c: cases(path, 1, 64).c,
-        prompt: { method, promptTokens: 40, chunkTokens: 16 },
-      })),
+      (['accumulated', 'chunked'] as const).map((method) => {
+        const prompt = { method, promptTokens: 40, chunkTokens: 16 };
+        return { id: path, c: cases(path, 1, 64).c, prompt };
+      }),
     );
     const seen: string[] = [];
     const report = await watched(device, (watch) =>
