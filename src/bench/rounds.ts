@@ -23,7 +23,7 @@ export interface InterleaveRules {
   readonly mirrored?: boolean;
   /** True once the rounds so far are enough. */
   readonly settled?: (times: readonly (readonly number[])[]) => boolean;
-  readonly onRound?: (rounds: number, elapsedSeconds: number) => void;
+  readonly onRound?: (rounds: number, elapsedSeconds: number, totalSeconds: number) => void;
 }
 
 /**
@@ -51,7 +51,7 @@ export async function interleave(measures: readonly Measure[], rules: Interleave
       own[at]! += await (measures[at] as Measure)();
     times.forEach((list, i) => list.push((own[i] as number) / (rules.mirrored ? 2 : 1)));
     last = elapsed() - began;
-    rules.onRound?.(round + 1, elapsed());
+    rules.onRound?.(round + 1, elapsed(), rules.seconds);
   }
   return times;
 }

@@ -28,7 +28,11 @@ describe(`in turn (LLA_SIM_SEED=${seed})`, () => {
     let at = 0;
     const one = [() => Promise.resolve((at += 1))];
     const rules = { leastRounds: 2, mostRounds: 50, seed, clockNow: () => at };
-    expect((await interleave(one, { ...rules, seconds: 10 }))[0]).toHaveLength(10);
+    const left: number[] = [];
+    const onRound = (_: number, elapsed: number, total: number): unknown => left.push(total - elapsed);
+    expect((await interleave(one, { ...rules, seconds: 10, onRound }))[0]).toHaveLength(10);
+    // Seconds that are left.
+    expect(left).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
     const settled = ([t]: readonly (readonly number[])[]): boolean => (t?.length ?? 0) >= 7;
     expect((await interleave(one, { ...rules, seconds: 1e9, settled }))[0]).toHaveLength(7);
     expect((await interleave(one, { ...rules, seconds: 1e9 }))[0]).toHaveLength(50);

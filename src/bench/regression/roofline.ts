@@ -91,14 +91,13 @@ export async function measureRoofline(
       open.push({ call, index, point, measure });
       roundSeconds += await once(measure);
     }
-    const total = Math.max(0, budget.left);
     const times = await interleave([...kinds.map(([, { run }]) => run), ...open.map((o) => o.measure)], {
-      seconds: total,
+      seconds: Math.max(0, budget.left),
       leastRounds: LEAST_ROUNDS,
       mostRounds: open.length === 0 ? 0 : MOST_ROUNDS,
       seed: options.seed,
       clockNow: budget.now,
-      onRound: (rounds, elapsed) => options.onRound?.(rounds, elapsed, total),
+      ...(options.onRound ? { onRound: options.onRound } : {}),
     });
     // Seconds a byte or an operation, round by round.
     const unit = new Map(kinds.map(([kind, { work }], i) => [kind, (times[i] as number[]).map((s) => s / work)]));
