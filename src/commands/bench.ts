@@ -22,7 +22,7 @@ const PRINTERS = { table: benchTable, json: (report: BenchReport) => asJson(repo
 /** Overheads and ceilings take seconds on a software adapter, and so does a call. */
 const LEAST_SECONDS = 10;
 
-export const benchCommand: Command = {
+export const command: Command = {
   options: {
     against: option('compare with a git revision or a folder of kernels'),
     threshold: option('slowdown that counts: 5%, 0.05 [5%]'),

@@ -79,7 +79,7 @@ export const planOutput: OptionTable = {
   ...OUTPUT,
 };
 
-export const planCommand: Command = {
+export const command: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...settingOptions,

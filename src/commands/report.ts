@@ -12,7 +12,7 @@ import { inFileWords, readScenario, singleOptions } from './plan.js';
 import { ProgressLine } from './output.js';
 import type { Draw } from '../report/folder.js';
 
-export const reportCommand: Command = {
+export const command: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...singleOptions,

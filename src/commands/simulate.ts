@@ -39,7 +39,7 @@ const PLANNED: Readonly<Record<string, OptionSpec>> = Object.fromEntries(
   Object.entries(PLANNED_ONLY).map(([flag, refused]) => [flag, { ...singleOptions[flag]!, refused }]),
 );
 
-export const simulateCommand: Command = {
+export const command: Command = {
   positional: {
     name: 'scenario',
     help: 'scenario file (YAML) with a workload, or a link; flags override its fields. Or merge, to join shards',
