@@ -18,15 +18,13 @@ import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { between, figuresOf, PERCENT, percentilesOf, waitingShares, withTimes } from './figures.js';
 import type { Ended, Metrics, Targets } from './metrics.js';
 import { allLoops, meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
-import { LoopCostPricer, type LoopPricer } from './price/loop-price.js';
+import { LoopCostPricer, RuntimeLoopPricer, whereItPays, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
 import { answerShareOf } from './scheduler/outlook.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price/price.js';
-import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { ServerChoice } from './question.js';
 import type { Requested, WorkloadChoice } from './workload/read.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
-import { whereItPays } from './price/round-price.js';
 import { transferRate } from './price/transfer.js';
 import type { Run, RunFigures } from './types.js';
 
@@ -42,12 +40,6 @@ export interface Setting {
 
 /** What a run may have otherwise than the question. */
 export type Otherwise = Pick<ServerChoice, 'depth' | 'speculation' | 'replicas' | 'prefillReplicas'>;
-
-const withReplicas = (server: ServerOptions, { replicas, prefillReplicas }: Otherwise): ServerOptions => ({
-  ...server,
-  replicas,
-  disaggregation: server.disaggregation && { ...server.disaggregation, prefillReplicas },
-});
 
 /** A candidate that can serve. */
 export class Service {
@@ -149,8 +141,10 @@ export class Service {
     stop: (m: Metrics) => boolean,
     asked: Otherwise = this.setting.server,
   ): RunResult {
-    const options = this.runOptions(bound, requested, asked);
-    return run({ ...options, server: withReplicas(options.server, asked), stop });
+    const { server, ...options } = this.runOptions(bound, requested, asked);
+    const { replicas, prefillReplicas } = asked;
+    const disaggregation = server.disaggregation && { ...server.disaggregation, prefillReplicas };
+    return run({ ...options, server: { ...server, replicas, disaggregation }, stop });
   }
 
   /** Runs the workload as it is, at all bounds. @param turn called now and then; true ends a run early */

@@ -12,7 +12,7 @@ import {
 import type { Source } from '../engine.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
 import { observedLengths, summarise, TraceSource } from './trace.js';
-import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload.js';
+import { ARRIVALS, SyntheticSource, type ArrivalKind, type Observed, type SyntheticWorkload } from './workload.js';
 
 /** Longest request of a made-up workload that needs no more; models' own limits are often far beyond what chats use. */
 const MADE_UP_LONGEST = 32_768;
@@ -201,10 +201,7 @@ function readLengths(text: string | number, subject: string): Lengths {
  * Lengths of the trace of `--lengths-of`; with a number for prompts or outputs, scaled so that this is their mean.
  * @throws UserError where either is no number
  */
-function readObserved(
-  w: Pick<Workload, 'lengthsOf' | 'promptTokens' | 'outputTokens'>,
-  most: number,
-): { prompts: Int32Array; outputs: Int32Array } {
+function readObserved(w: Pick<Workload, 'lengthsOf' | 'promptTokens' | 'outputTokens'>, most: number): Observed {
   const { prompts, outputs } = observedLengths(String(w.lengthsOf), most);
   const scaled = (of: Int32Array, wanted: string | number | undefined, subject: string): Int32Array => {
     if (wanted === undefined) return of;

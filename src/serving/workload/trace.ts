@@ -4,6 +4,7 @@ import { UserError, show } from '../../errors.js';
 import { displayPath } from '../../io/files.js';
 import type { Source } from '../engine.js';
 import { emptyDraft, type Draft } from '../scheduler/requests.js';
+import type { Observed } from './workload.js';
 import { formatOf, KNOWN_COLUMNS, type TraceFormat } from './trace-formats.js';
 
 /** Bytes read at once. */
@@ -225,7 +226,7 @@ export class TraceSource implements Source {
 }
 
 /** Lengths of a trace's prompts and answers, to draw from. */
-export function observedLengths(path: string, most: number): { prompts: Int32Array; outputs: Int32Array } {
+export function observedLengths(path: string, most: number): Observed {
   const reader = new TraceReader({ path, limit: most, skipBad: false });
   const draft = emptyDraft();
   const prompts: number[] = [];
