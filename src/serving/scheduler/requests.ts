@@ -113,7 +113,7 @@ export class Requests {
 
   private extend(capacity: number): void {
     const columns = this as unknown as Record<string, Column>;
-    // A fault: `queued` keeps its 64 places, and is undefined beyond them. Published figures rest on that.
+    // A fault that is left as it was: `queued` keeps its 64 places, and is undefined beyond them.
     for (const [name, old] of Object.entries(this))
       if (ArrayBuffer.isView(old) && name !== 'queued') columns[name] = lengthened(old as Column, capacity);
     for (let slot = capacity - 1; slot >= this.capacity; slot--) this.free.push(slot);
