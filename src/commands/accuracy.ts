@@ -7,7 +7,7 @@ import { asJson, print, progressing } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
 
-export const accuracyCommand: Command = {
+export const command: Command = {
   options: {
     ledger: option('price the rows of these files instead (ledger/README.md says what a row must have)', null, {
       multiple: true,

@@ -11,7 +11,7 @@ import { pricesOn } from '../plan/ask/prepare.js';
 import { tunedSources } from '../plan/ask/stacks.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { tuningOf } from '../bench/calibrate/tune.js';
-import { openDevice } from '../gpu/index.js';
+import { openDevice, type Device } from '../gpu/index.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
 import { KERNEL_NAMES, type KernelName } from '../../kernels/registry.js';
 import { formatOption, option, OUTPUT, toggle, type Args, type Command, ADAPTER } from './command.js';
@@ -22,7 +22,7 @@ const PRINTERS = { table: benchTable, json: (report: BenchReport) => asJson(repo
 /** Overheads and ceilings take seconds on a software adapter, and so does a call. */
 const LEAST_SECONDS = 10;
 
-export const benchCommand: Command = {
+export const command: Command = {
   options: {
     against: option('compare with a git revision or a folder of kernels'),
     threshold: option('slowdown that counts: 5%, 0.05 [5%]'),
@@ -100,13 +100,7 @@ async function run(args: Args): Promise<ExitCode> {
 }
 
 /** What tuned kernels take on a GPU of the catalogue; null for another device. */
-function tunedOn({
-  description,
-  software,
-}: {
-  description: string;
-  software: boolean;
-}): NonNullable<BenchOptions['tunedSeconds']> | null {
+function tunedOn({ description, software }: Device['description']): NonNullable<BenchOptions['tunedSeconds']> | null {
   const spec = software ? undefined : deviceOfAdapter(description);
   if (!spec) return null;
   const pricer = pricesOn(spec, tunedSources(spec));

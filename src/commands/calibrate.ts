@@ -30,7 +30,7 @@ import { lockFile } from '../io/lock.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { checkWritable, keepBeside, makeFolder, writeWhole } from '../io/write.js';
 
-export const calibrateCommand: Command = {
+export const command: Command = {
   options: {
     budget: option('time to spend measuring: 90s, 5m, 1h [5m]'),
     model: option('model whose shapes are measured [ouro-1.4b]'),

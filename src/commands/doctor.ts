@@ -13,7 +13,7 @@ import { asJson, print } from './output.js';
 
 const FORMATS = ['table', 'json'] as const;
 
-export const doctorCommand: Command = {
+export const command: Command = {
   options: { ...formatOption(FORMATS), ...OUTPUT },
   examples: [['doctor', 'adapters, features, limits, and what is missing']],
   run,

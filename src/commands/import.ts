@@ -19,7 +19,7 @@ type Source = (typeof SOURCES)[number];
 /** A calibration is judged, not turned into a stack file. */
 const CALIBRATION = 'calibration';
 
-export const importCommand: Command = {
+export const command: Command = {
   positional: { name: 'source', help: `where the tables come from: ${SOURCES.join(', ')}; or ${CALIBRATION}` },
   secondPositional: { name: 'path', help: 'folder of a checkout, the CSV file, or the calibration' },
   options: {

@@ -55,7 +55,7 @@ export async function answeredBy(scenario: Scenario, model: ModelSource | null):
   return gists.join(',');
 }
 
-export const openCommand: Command = {
+export const command: Command = {
   positional: {
     name: 'link',
     help: 'address with a fragment, or the fragment alone, as plan --link and the page make',

@@ -15,7 +15,7 @@ import { VERSION } from '../version.js';
 import type { Command } from './command.js';
 import { callTool, inputSchemaOf, TOOLS } from './mcp-tools.js';
 
-export const mcpCommand: Command = {
+export const command: Command = {
   options: {},
   examples: [['mcp', 'serves until standard input ends; a client starts it']],
   run,

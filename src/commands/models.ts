@@ -27,7 +27,7 @@ export interface DevicesJson {
 
 const FORMATS = ['table', 'json'] as const;
 
-export const modelsCommand: Command = {
+export const command: Command = {
   positional: {
     name: 'name',
     help: 'a model, or the path of its config.json: its shape, its cache, and every figure published for it',

@@ -34,26 +34,17 @@ export async function print(text: string, options: OutputOptions): Promise<void>
   if (!options.quiet) process.stderr.write(`written to ${displayPath(options.file)}\n`);
 }
 
-/**
- * Calls `stop` once when the program is asked to end. Asked a second time, it ends at once.
- * @returns the function that removes the handler
- */
-function onInterrupt(stop: () => void): () => void {
+/** Runs `work` with a signal that is aborted when the program is asked to end. Asked a second time, it ends at once. */
+export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const abort = new AbortController();
   const release = (): void => {
     for (const name of END_SIGNALS) process.removeListener(name, stopped);
   };
   const stopped = (): void => {
     release();
-    stop();
+    abort.abort();
   };
   for (const name of END_SIGNALS) process.on(name, stopped);
-  return release;
-}
-
-/** Runs `work` with a signal that is aborted when the program is asked to end. */
-export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const abort = new AbortController();
-  const release = onInterrupt(() => abort.abort());
   try {
     return await work(abort.signal);
   } finally {
@@ -87,27 +78,22 @@ export class ProgressLine {
  * Runs `work` with a progress line; what `work` calls with its share answers true once the program is asked to end.
  * @param starting said until the first share is done, which may take half a minute
  */
-export async function progressing<T>(
+export function progressing<T>(
   quiet: boolean,
   starting: string | null,
   work: (progress: (share: number, doing: string) => boolean) => Promise<T>,
 ): Promise<T> {
-  let stopped = false;
-  const release = onInterrupt(() => (stopped = true));
   const begun = performance.now();
   const line = new ProgressLine(quiet);
   if (starting !== null) line.show(`${starting} …`);
-  try {
-    return await work((share, doing) => {
+  return interruptible((signal) =>
+    work((share, doing) => {
       const elapsed = (performance.now() - begun) / 1e3;
       if (share > 0) line.time(elapsed, (elapsed * (1 - share)) / share, doing);
       else line.show(`${starting} ${doing}`);
-      return stopped;
-    });
-  } finally {
-    release();
-    line.clear();
-  }
+      return signal.aborted;
+    }),
+  ).finally(() => line.clear());
 }
 
 /** `3 min 20 s`, `45 s`: time left, whole seconds. */

@@ -10,7 +10,7 @@ import { asJson, hasColour, print } from './output.js';
 
 const FORMATS = ['table', 'markdown', 'json'] as const;
 
-export const paperCommand: Command = {
+export const command: Command = {
   options: {
     calibration: option('price from this calibration of an H200 instead of the datasheet', 'Device'),
     ...formatOption(FORMATS),

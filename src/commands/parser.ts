@@ -36,7 +36,7 @@ export async function parse(argv: readonly string[]): Promise<Parsed | null> {
     await parseProgram(argv);
     return null;
   }
-  const command = await entry.load();
+  const { command } = await entry.load();
   const { words, all } = helpWanted(given);
   let values: Readonly<Record<string, unknown>> = {};
   const parser = declare(common(yargs([]).scriptName(`lla-sim ${name}`)), name, { ...entry, command, all })
@@ -66,7 +66,7 @@ async function parseProgram(argv: readonly string[]): Promise<void> {
     });
   const commands = new Map<string, Command>();
   for (const [name, { help, load }] of Object.entries(COMMANDS)) {
-    if (argv.includes(name)) commands.set(name, await load());
+    if (argv.includes(name)) commands.set(name, (await load()).command);
     const command = commands.get(name);
     parser.command(name, help, (y) => (command ? declare(y, name, { help, command, all: true }) : y));
   }

@@ -53,15 +53,18 @@ export const settingOptions: OptionTable = Object.fromEntries(
   ]),
 );
 
+/** Some of them, by what a command says of them. */
+export const settingsSaid = (helps: Readonly<Record<string, string>>): OptionTable =>
+  Object.fromEntries(Object.entries(helps).map(([flag, help]) => [flag, { ...settingOptions[flag]!, help }]));
+
 /** The same of a command that plans one device at one context. */
 export const singleOptions: OptionTable = {
   ...settingOptions,
-  ctx: { ...settingOptions['ctx']!, help: 'tokens of each sequence: 4096, 4k, 1M [4096]' },
-  device: { ...settingOptions['device']!, help: 'a device of the catalogue (lla-sim models --devices)' },
-  'usd-per-hour': {
-    ...settingOptions['usd-per-hour']!,
-    help: 'price of one GPU-hour; adds $ per million output tokens',
-  },
+  ...settingsSaid({
+    ctx: 'tokens of each sequence: 4096, 4k, 1M [4096]',
+    device: 'a device of the catalogue (lla-sim models --devices)',
+    'usd-per-hour': 'price of one GPU-hour; adds $ per million output tokens',
+  }),
 };
 
 /** How a plan is printed. */
@@ -79,7 +82,7 @@ export const planOutput: OptionTable = {
   ...OUTPUT,
 };
 
-export const planCommand: Command = {
+export const command: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...settingOptions,

@@ -12,7 +12,7 @@ import { inFileWords, readScenario, singleOptions } from './plan.js';
 import { ProgressLine } from './output.js';
 import type { Draw } from '../report/folder.js';
 
-export const reportCommand: Command = {
+export const command: Command = {
   positional: { name: 'scenario', help: 'scenario file (YAML); flags override its fields' },
   options: {
     ...singleOptions,
@@ -37,9 +37,8 @@ async function run(args: Args): Promise<ExitCode> {
   const quiet = args.isSet('quiet');
   const folder = args.text('output') ?? defaultFolder(args.positional);
   const { scenario, changed } = await readScenario(args);
-  const [{ viewOf }, { refuseOthers, reportFiles, writeFolder }, { pageScript }] = await Promise.all([
+  const [{ viewOf }, { pageScript, refuseOthers, reportFiles, writeFolder }] = await Promise.all([
     import('../report/view.js'),
-    import('../report/folder.js'),
     import('../report/folder.js'),
   ]);
   const validationFile = args.text('validation');

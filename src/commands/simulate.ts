@@ -16,30 +16,26 @@ import {
 import { PLANNED_ONLY, type Scenario, type Setting } from '../schema/settings.js';
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
-import { parseNumber } from '../numbers/units.js';
 import { checkWritable, makeFolder, writeWhole } from '../io/write.js';
-import { formatOption, OUTPUT, type Args, type Command, type OptionSpec, option, toggle } from './command.js';
+import { formatOption, OUTPUT, type Args, type Command, type OptionTable, option, toggle } from './command.js';
 import { asJson, hasColour, print, progressing, type OutputOptions } from './output.js';
-import { inFileWords, readScenario, settingOptions, singleOptions } from './plan.js';
+import { inFileWords, readScenario, settingsSaid, singleOptions } from './plan.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
 
-const optionsOf = (
-  settings: Readonly<Record<string, Omit<Setting, 'group'>>>,
-  group: string,
-): Record<string, OptionSpec> =>
+const optionsOf = (settings: Readonly<Record<string, Omit<Setting, 'group'>>>, group: string): OptionTable =>
   Object.fromEntries(
     Object.entries(settings).map(([name, { help, choices }]) => [
       servingFlag(name as WorkloadName | ServerName),
-      { type: 'string' as const, help, group, ...(choices ? { choices } : {}) },
+      option(help, group, choices ? { choices } : {}),
     ]),
   );
 
-const PLANNED: Readonly<Record<string, OptionSpec>> = Object.fromEntries(
+const PLANNED: OptionTable = Object.fromEntries(
   Object.entries(PLANNED_ONLY).map(([flag, refused]) => [flag, { ...singleOptions[flag]!, refused }]),
 );
 
-export const simulateCommand: Command = {
+export const command: Command = {
   positional: {
     name: 'scenario',
     help: 'scenario file (YAML) with a workload, or a link; flags override its fields. Or merge, to join shards',
@@ -51,8 +47,10 @@ export const simulateCommand: Command = {
     ...optionsOf(WORKLOAD_SETTINGS, 'Workload'),
     'skip-bad': toggle('leave out lines of a trace that are wrong, and count them', 'Workload'),
     ...optionsOf(SERVER_SETTINGS, 'Server'),
-    ttft: { ...settingOptions['ttft']!, help: 'longest time to the first token, waiting included [2s]' },
-    tpot: { ...settingOptions['tpot']!, help: 'longest mean time between output tokens of a request [80ms]' },
+    ...settingsSaid({
+      ttft: 'longest time to the first token, waiting included [2s]',
+      tpot: 'longest mean time between output tokens of a request [80ms]',
+    }),
     'find-rate': toggle(
       'the highest rate that meets the targets, for every candidate that meets --min and the like, or else keeps ' +
         'quality; --rate is the demand',
@@ -127,36 +125,22 @@ async function run(args: Args): Promise<ExitCode> {
       'add them; lla-sim simulate merge joins the files',
     );
   if (shard && output.file !== null) makeFolder(dirname(output.file), '--output');
-  const cores = parseNumber(args.text('cores') ?? availableParallelism(), '--cores', {
-    min: 1,
-    max: 1024,
-    whole: true,
-  });
+  const cores = args.number('cores', String(availableParallelism()), { min: 1, max: 1024, whole: true });
   const scenario = await readServed(args);
   const program = process.argv[1] ?? '';
   const parallel = findRate && !ways && shard === null && cores > 1 && /[/\\]cli\.m?js$/.test(program);
   const lines: string[] = [];
-  const report = await progressing(output.quiet, 'simulating', (progress) =>
-    parallel
-      ? inProcesses(program, cores, progress)
-      : ways
-        ? inFileWords(args, async () =>
-            (await import('../serving/ways.js')).compareWays(scenario, await readSources(scenario), {
-              skipBad: args.isSet('skip-bad'),
-              progress,
-            }),
-          )
-        : inFileWords(args, async () =>
-            (await import('../serving/answer.js')).simulate(scenario, await readSources(scenario), {
-              findRate,
-              skipBad: args.isSet('skip-bad'),
-              curve: picture !== null,
-              shard,
-              progress,
-              ...(format === 'csv' && !findRate ? { onEnd: (ended) => lines.push(csvLine(ended)) } : {}),
-            }),
-          ),
-  );
+  const report = await progressing(output.quiet, 'simulating', (progress) => {
+    if (parallel) return inProcesses(program, cores, progress);
+    const how = { skipBad: args.isSet('skip-bad'), progress };
+    return inFileWords(args, async () => {
+      const sources = await readSources(scenario);
+      if (ways) return (await import('../serving/ways.js')).compareWays(scenario, sources, how);
+      const onEnd = (ended: Ended): unknown => format === 'csv' && !findRate && lines.push(csvLine(ended));
+      const { simulate } = await import('../serving/answer.js');
+      return simulate(scenario, sources, { ...how, findRate, curve: picture !== null, shard, onEnd });
+    });
+  });
   // Shards are drawn together, by the process that joins them.
   if (picture !== null && shard === null) await draw(report, picture);
   await print(await render(report, format, lines, output), output);

@@ -19,7 +19,7 @@ const BUDGET = { quick: '3m', whole: '15m' } as const;
 /** With less, hardly anything is opened on a software adapter. */
 const LEAST_SECONDS = { sections: 30, serving: 60 };
 
-export const validateCommand: Command = {
+export const command: Command = {
   options: {
     quick: toggle(
       'a few minutes: memory, capacity and correctness decide the exit code; times are shown and not ' +

@@ -11,6 +11,7 @@ import { representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { turn } from '../io/turn.js';
+import { present } from '../present.js';
 import { stackLabel } from '../stacks/serving.js';
 import { Service, type Setting } from './candidate.js';
 import { findRate } from './find-rate.js';
@@ -60,16 +61,9 @@ export function settle(
   if (!request.pricer)
     throw new UserError('nothing is known about the speed of this device', 'name one of lla-sim models --devices');
   const plan = makePlan(request, refused);
+  const { spec, stack } = sources;
   const host = hostOf(sources, still);
-  const read = readServer(scenario.server ?? {}, scenario.workload ?? {}, {
-    model: request.geometry,
-    preset: request.publishedAs,
-    vramBytes: request.device.vramBytes,
-    spec: sources.spec,
-    stack: request.stack,
-    host,
-    defaults: request.runtime?.source.terms.defaults ?? null,
-  });
+  const read = readServer(scenario.server ?? {}, scenario.workload ?? {}, request, spec, host);
   if (request.runtime && !request.runtime.source.terms.serves && (read.maxNumSeqs > 1 || read.replicas > 1))
     throw new UserError(
       `${stackLabel(request.runtime.source.name)} generates one batch from end to end: requests are simulated one ` +
@@ -93,13 +87,8 @@ export function settle(
     scenario.server?.maxNumBatchedTokens !== undefined,
   );
   const { geometry, device } = request;
-  const tested = testedSimulation(sources.judged ?? [], {
-    stack: sources.stack,
-    server: host,
-    geometry,
-    device,
-  });
-  return { setting: { request, link: sources.spec?.interconnect ?? null, workload, server, targets, tested }, plan };
+  const tested = testedSimulation(sources.judged ?? [], { stack, server: host, geometry, device });
+  return { setting: { request, link: spec?.interconnect ?? null, workload, server, targets, tested }, plan };
 }
 
 /**
@@ -151,11 +140,11 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       runs.push(done.run);
       partial = done.partial;
     }
-    if (partial && i < chosen.length) break;
+    if (partial) break;
   }
   if (runs.length > 0 && !partial && runs.every((run) => run.completed === 0 && run.rejected > 0))
     throw allRefused(runs, setting, scenario);
-  const report: SimulationReport = {
+  return {
     schema: 'lla-sim/simulation',
     schemaVersion: 1,
     scenario: plan.scenario,
@@ -194,7 +183,6 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       ...request.notes,
     ],
   };
-  return report;
 }
 
 /** What is simulated for a server that has no such flag. */
@@ -219,13 +207,11 @@ const FRONT_END = { stack: 'vllm', fewest: 70, most: 95 } as const;
 /** Says where requests come faster than a server's front end was ever seen to take them. */
 function frontEnd(stack: string | undefined, rate: number, { replicas }: Pick<ServerChoice, 'replicas'>): string[] {
   const each = rate / replicas;
-  return stack !== FRONT_END.stack || each <= FRONT_END.fewest
-    ? []
-    : [
-        `${Math.round(each)} requests a second a replica: one process of vLLM’s front end was seen to take ` +
-          `${FRONT_END.fewest} to ${FRONT_END.most}, which is not simulated; vllm serve --api-server-count adds ` +
-          'processes',
-      ];
+  if (stack !== FRONT_END.stack || each <= FRONT_END.fewest) return [];
+  return [
+    `${Math.round(each)} requests a second a replica: one process of vLLM’s front end was seen to take ` +
+      `${FRONT_END.fewest} to ${FRONT_END.most}, which is not simulated; vllm serve --api-server-count adds processes`,
+  ];
 }
 
 /** The same of rates that were found. */
@@ -278,45 +264,30 @@ function leftOut(
       : [`not searched, as quality is not kept: ${lostWords(fitting)}; ${SEARCH_ANYWAY}`];
   }
   const names = (plans: readonly Plan[]): string =>
-    plans
-      .slice(0, 2)
-      .map((p) => p.id)
-      .join(', ') + (plans.length > 2 ? ', …' : '');
+    [...plans.slice(0, 2).map((p) => p.id), ...(plans.length > 2 ? ['…'] : [])].join(', ');
   const refused = others.filter((p) => !goes(p, server));
   const open = others.filter((p) => goes(p, server));
-  return [
-    ...(open.length === 0
-      ? []
-      : [
-          `${chosen.length} of ${plan.plans.length} plans are simulated, not ${names(open)}: choose with --codec, ` +
-            '--ratio and --path',
-        ]),
-    ...(refused.length === 0
-      ? []
-      : [
-          `${refused.length} of ${plan.plans.length} plans cannot run on this server: ${names(refused)}; simulated ` +
-            'alone, each says why',
-        ]),
-  ];
+  const all = plan.plans.length;
+  return present([
+    open.length > 0 &&
+      `${chosen.length} of ${all} plans are simulated, not ${names(open)}: choose with --codec, --ratio and --path`,
+    refused.length > 0 &&
+      `${refused.length} of ${all} plans cannot run on this server: ${names(refused)}; simulated alone, each says why`,
+  ]);
 }
 
-const firstRun = ({ low, estimate, high, completed, preemptions, limitedBy }: Run): FirstRun => ({
-  low,
-  estimate,
-  high,
-  completed,
-  preemptions,
-  limitedBy,
-});
+const firstRun = ({ low, estimate, high, completed, preemptions, limitedBy }: Run): FirstRun => {
+  return { low, estimate, high, completed, preemptions, limitedBy };
+};
 
 /** What runs today first, then by the rate that is sure. */
-export const sorted = (rates: readonly SustainedRate[]): SustainedRate[] =>
+export const sorted = <R extends SustainedRate>(rates: readonly R[], nameOf = ({ id }: R): string => id): R[] =>
   [...rates].sort(
     (a, b) =>
       Number(b.servedBy !== null) - Number(a.servedBy !== null) ||
       b.requestsPerSecond.low - a.requestsPerSecond.low ||
       b.requestsPerSecond.estimate - a.requestsPerSecond.estimate ||
-      (a.id < b.id ? -1 : 1),
+      (nameOf(a) < nameOf(b) ? -1 : 1),
   );
 
 /**
@@ -349,21 +320,17 @@ export function choose(plan: PlanReport, r: PlanRequest, server: Ways, all: bool
 
 /** Why nothing is simulated: a target removed all, none fits, or none of those that fit keeps quality. */
 async function nothingLeft(plan: PlanReport, scenario: Scenario, sources: Sources): Promise<UserError> {
+  const none = (why: string, cure: string): UserError => new UserError(why, cure, EXIT.noSolution);
   const [removed] = plan.removed;
   const fitting = fittingOf(plan.plans);
   if (removed)
-    return new UserError(
+    return none(
       `no candidate is left to simulate: ${removed.target} removed ${removed.id}: ${removed.reason}`,
       'relax the target, or take another codec or GPU',
-      EXIT.noSolution,
     );
-  return fitting.length > 0
-    ? new UserError(`no candidate keeps quality: ${lostWords(fitting)}`, SEARCH_ANYWAY, EXIT.noSolution)
-    : new UserError(
-        'no candidate fits',
-        (await import('../plan/decide/remedies.js')).remedyWords(scenario, sources),
-        EXIT.noSolution,
-      );
+  if (fitting.length > 0) return none(`no candidate keeps quality: ${lostWords(fitting)}`, SEARCH_ANYWAY);
+  const { remedyWords } = await import('../plan/decide/remedies.js');
+  return none('no candidate fits', remedyWords(scenario, sources));
 }
 
 const SEARCH_ANYWAY = '--keep 0 searches it anyway';

@@ -15,18 +15,16 @@ import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill/prefill.js';
 import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
-import { between, figuresOf, PERCENT, percentilesOf, waitingShares } from './figures.js';
+import { between, figuresOf, PERCENT, percentilesOf, waitingShares, withTimes } from './figures.js';
 import type { Ended, Metrics, Targets } from './metrics.js';
 import { allLoops, meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
-import { LoopCostPricer, type LoopPricer } from './price/loop-price.js';
+import { LoopCostPricer, RuntimeLoopPricer, whereItPays, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
 import { answerShareOf } from './scheduler/outlook.js';
 import { BOUNDS, CostModelPricer, PriceTables, type Bound } from './price/price.js';
-import { RuntimeLoopPricer } from './price/runtime-price.js';
 import type { ServerChoice } from './question.js';
 import type { Requested, WorkloadChoice } from './workload/read.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
-import { whereItPays } from './price/round-price.js';
 import { transferRate } from './price/transfer.js';
 import type { Run, RunFigures } from './types.js';
 
@@ -42,12 +40,6 @@ export interface Setting {
 
 /** What a run may have otherwise than the question. */
 export type Otherwise = Pick<ServerChoice, 'depth' | 'speculation' | 'replicas' | 'prefillReplicas'>;
-
-const withReplicas = (server: ServerOptions, { replicas, prefillReplicas }: Otherwise): ServerOptions => ({
-  ...server,
-  replicas,
-  disaggregation: server.disaggregation && { ...server.disaggregation, prefillReplicas },
-});
 
 /** A candidate that can serve. */
 export class Service {
@@ -149,8 +141,10 @@ export class Service {
     stop: (m: Metrics) => boolean,
     asked: Otherwise = this.setting.server,
   ): RunResult {
-    const options = this.runOptions(bound, requested, asked);
-    return run({ ...options, server: withReplicas(options.server, asked), stop });
+    const { server, ...options } = this.runOptions(bound, requested, asked);
+    const { replicas, prefillReplicas } = asked;
+    const disaggregation = server.disaggregation && { ...server.disaggregation, prefillReplicas };
+    return run({ ...options, server: { ...server, replicas, disaggregation }, stop });
   }
 
   /** Runs the workload as it is, at all bounds. @param turn called now and then; true ends a run early */
@@ -179,14 +173,11 @@ export class Service {
     const run =
       partial || !results.high ? described : { ...ends, high: await this.slowest(ends.high, requested, turn) };
     const { depth, speculation } = this.setting.server;
-    if (partial) return { run, partial };
-    if (speculation)
-      return {
-        run: { ...run, speculation: await this.compareSpeculation(speculation, run, turn, requested) },
-        partial,
-      };
-    if (depth === null) return { run, partial };
-    return { run: { ...run, depth: await this.compareDepths(depth, run.estimate, turn, requested) }, partial };
+    if (partial || !(speculation ?? depth)) return { run, partial };
+    const compared = speculation
+      ? { speculation: await this.compareSpeculation(speculation, run, turn, requested) }
+      : { depth: await this.compareDepths(depth!, run.estimate, turn, requested) };
+    return { run: { ...run, ...compared }, partial };
   }
 
   /** Caches that come slowly leave few sequences to decode: tokens are slowest where caches come as expected. */
@@ -199,14 +190,7 @@ export class Service {
     if (!disaggregation || this.setting.server.transferBytesPerSecond !== null) return high;
     const options = this.runOptions('high', requested());
     const result = await runInTurns({ ...options, server: { ...options.server, disaggregation } }, () => turn(1));
-    if (!result.finished) return high;
-    const full = figuresOf(result.metrics);
-    const tokens = Object.entries(high).map(([name, value]) => {
-      const other = full[name as keyof RunFigures];
-      const slower = /_(tpot|itl)_ms$/.test(name) && typeof value === 'number' && typeof other === 'number';
-      return [name, slower ? Math.max(value, other) : value];
-    });
-    return Object.fromEntries(tokens) as unknown as RunFigures;
+    return result.finished ? withTimes(high, figuresOf(result.metrics), /_(tpot|itl)_ms$/, Math.max) : high;
   }
 
   private get allowedShare(): number {
@@ -242,6 +226,16 @@ export class Service {
     return () => ramped(rampSeconds);
   }
 
+  /** The estimate of the same requests, token by token, of such a depth. */
+  private async withDepth(
+    depth: Depth | null,
+    turn: (done: number) => boolean,
+    requested: () => Requested,
+  ): Promise<RunFigures> {
+    const options = this.runOptions('estimate', requested(), { depth, speculation: null });
+    return figuresOf((await runInTurns(options, () => turn(1))).metrics);
+  }
+
   /** The same requests where every token takes all loops, and with the other batching. */
   private async compareDepths(
     depth: Depth,
@@ -249,12 +243,7 @@ export class Service {
     turn: (done: number) => boolean,
     requested: () => Requested,
   ): Promise<NonNullable<Run['depth']>> {
-    const figures = async (of: Depth | null): Promise<RunFigures> => {
-      return figuresOf(
-        (await runInTurns(this.runOptions('estimate', requested(), { depth: of, speculation: null }), () => turn(1)))
-          .metrics,
-      );
-    };
+    const figures = (of: Depth | null): Promise<RunFigures> => this.withDepth(of, turn, requested);
     const { batching, skippedKv, probabilities, published } = depth;
     return {
       ...(published ? { published } : {}),
@@ -276,13 +265,9 @@ export class Service {
     requested: () => Requested,
   ): Promise<NonNullable<Run['speculation']>> {
     const { tables, options } = this;
-    const without = await runInTurns(this.runOptions('estimate', requested(), { depth: null, speculation: null }), () =>
-      turn(1),
-    );
-    const mean = Math.max(
-      1,
-      Math.round(this.setting.workload.meanPromptTokens + this.setting.workload.meanOutputTokens / 2),
-    );
+    const { meanPromptTokens, meanOutputTokens } = this.setting.workload;
+    const without = await this.withDepth(null, turn, requested);
+    const mean = Math.max(1, Math.round(meanPromptTokens + meanOutputTokens / 2));
     const pays = whereItPays(of, tables.c.geometry.loops, this.loopPrices('estimate'), {
       length: Math.min(mean, options.maxModelLen),
       sequences: Math.max(1, Math.round(run.meanRunning)),
@@ -295,7 +280,7 @@ export class Service {
       acceptance,
       acceptanceSource,
       tokensPerRound: tokensPerRound(of),
-      without: figuresOf(without.metrics),
+      without,
       ...pays,
     };
   }
@@ -320,28 +305,22 @@ export class Service {
     const { runtime, geometry, pricer } = this.setting.request;
     const { speculation } = asked;
     const depth = asked.depth ?? (runtime || speculation ? allLoops(geometry.loops) : null);
-    const { disaggregation } = options;
+    const { disaggregation: apart } = options;
     return {
-      server: disaggregation
-        ? { ...options, disaggregation: { ...disaggregation, linkBytesPerSecond: this.sent(bound) } }
-        : options,
+      server: { ...options, disaggregation: apart && { ...apart, linkBytesPerSecond: this.sent(bound) } },
       source,
       requests,
       pricer: new CostModelPricer(tables, bound),
       requestSeconds: pricer?.requestOverhead?.[bound] ?? 0,
       firstTokenFactor: firstTokenFactor(pricer?.spread ?? null, bound),
-      ...(depth
-        ? {
-            depth: {
-              of: depth,
-              pricer: this.loopPrices(bound),
-              weightOf,
-              inTurns: runtime !== undefined || speculation !== null,
-              promptsRotate: runtime !== undefined,
-              speculation,
-            },
-          }
-        : {}),
+      depth: depth && {
+        of: depth,
+        pricer: this.loopPrices(bound),
+        weightOf,
+        inTurns: runtime !== undefined || speculation !== null,
+        promptsRotate: runtime !== undefined,
+        speculation,
+      },
     };
   }
 

@@ -82,8 +82,13 @@ export class DepthDraws {
   }
 }
 
+interface Refusal {
+  readonly why: string;
+  readonly instead: string;
+}
+
 /** Why passes of single loops of a codec cannot be priced, and what to do instead; null where they can. */
-export const refusedPasses = (codec: Pick<Codec, 'kind'>): { readonly why: string; readonly instead: string } | null =>
+export const refusedPasses = (codec: Pick<Codec, 'kind'>): Refusal | null =>
   isPacked(codec)
     ? {
         why: 'runs and reads less in its later loops, and a pass of one loop is priced as the mean of all',
@@ -92,10 +97,7 @@ export const refusedPasses = (codec: Pick<Codec, 'kind'>): { readonly why: strin
     : null;
 
 /** Why a codec cannot go on after a token that left early, and what to write instead; null where it can. */
-export function refusedSkipping(
-  codec: Pick<Codec, 'kind'>,
-  skippedKv: SkippedKv,
-): { readonly why: string; readonly instead: string } | null {
+export function refusedSkipping(codec: Pick<Codec, 'kind'>, skippedKv: SkippedKv): Refusal | null {
   const unequal = refusedPasses(codec);
   if (unequal) return unequal;
   if (isHybrid(codec) && skippedKv !== 'recompute')

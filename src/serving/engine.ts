@@ -44,7 +44,7 @@ export interface RunOptions {
   /** At an end of the interval: how much further from the estimate first tokens are than steps (ServerSpread). */
   readonly firstTokenFactor?: number;
   /** Iterations by passes over the looped layers; without a prefix cache. */
-  readonly depth?: {
+  readonly depth?: null | {
     readonly of: Depth;
     /** Null: an iteration takes all loops, and `pricer` above has its price. */
     readonly pricer: LoopPricer | null;
@@ -106,7 +106,8 @@ export async function runInTurns(options: RunOptions, ended: (metrics: Metrics) 
 
 class Simulation implements Surroundings {
   readonly metrics: Metrics;
-  private readonly requestSeconds: number;
+  private readonly source: Source;
+  private readonly server: ServerOptions;
   readonly replicas: Replica[] = [];
   private readonly decoders: Replica[];
   private readonly prefillers: Replica[];
@@ -115,8 +116,6 @@ class Simulation implements Surroundings {
   private readonly events = new Heap();
   private told = 0;
   private readonly draft = emptyDraft();
-  private readonly source: Source;
-  private readonly server: ServerOptions;
   private turnOfPrefill = 0;
   private turnOfDecode = 0;
   /** When a replica's link has sent or received all that it was given. */
@@ -132,7 +131,6 @@ class Simulation implements Surroundings {
     const { server, source, pricer } = options;
     this.server = server;
     this.source = source;
-    this.requestSeconds = options.requestSeconds ?? 0;
     this.metrics = new Metrics(server.targets, options.onEnd ?? null, options.requests);
     const make = (count: number, prefillOnly: boolean): Replica[] => {
       const newQueue = (): WaitingQueue => new WaitingQueue(server.policy, this.requests);
@@ -152,15 +150,8 @@ class Simulation implements Surroundings {
             accepted: (slot: number) => acceptedOf(drawn, this.requests.number[slot]!, this.requests.emitted[slot]!),
           };
           // What is cached of a token depends on its depth, and servers that take prompts first have no loops.
-          const looped = {
-            ...own,
-            ...how,
-            depth: of,
-            speculation,
-            prefixCaching: false,
-            promptsFirst: false,
-            asyncScheduling: false,
-          };
+          const never = { prefixCaching: false, promptsFirst: false, asyncScheduling: false };
+          const looped = { ...own, ...how, depth: of, speculation, ...never };
           const schedule = new LoopedScheduler(looped, ...common, (passes ?? pricer).knots);
           const seconds = (): number =>
             passes ? loopedSeconds(schedule, passes) : pricer.seconds(rowsOf(schedule, () => 1));
@@ -190,7 +181,7 @@ class Simulation implements Surroundings {
         // Requests may have come back to a queue that others share.
         if (this.server.router === 'shared-queue' && replica.schedule.waiting.size > 0) this.wake(replica, time);
       } else if (kind === EVENT.arrival) this.arrive(subject, time);
-      else this.transferred(subject, time);
+      else this.join(this.replicas[this.requests.replica[subject]!]!, subject, time);
       if (n % EVENTS_A_QUESTION === 0 && options.stop?.(metrics)) return false;
     }
     if (this.requests.active > 0) throw new Error(`${this.requests.active} requests wait for nothing`);
@@ -237,7 +228,7 @@ class Simulation implements Surroundings {
     const tokens = requests.prompt[slot]! + requests.output[slot]! - 1;
     const blocks = blocksOf(tokens, server);
     if (tokens >= server.maxModelLen || blocks > server.blocks) {
-      metrics.reject(this.requests.number[slot]!);
+      metrics.reject(requests.number[slot]!);
       this.follow(slot, now, true);
       return;
     }
@@ -297,10 +288,6 @@ class Simulation implements Surroundings {
     return (this.linkFree[replica] = Math.max(now, this.linkFree[replica] ?? 0) + seconds);
   }
 
-  private transferred(slot: number, now: number): void {
-    this.join(this.replicas[this.requests.replica[slot]!]!, slot, now);
-  }
-
   private join(replica: Replica, slot: number, now: number): void {
     this.requests.queued[slot] = now;
     replica.schedule.waiting.push(slot);
@@ -309,18 +296,18 @@ class Simulation implements Surroundings {
 
   completed(slot: number, now: number): void {
     const { requests, metrics } = this;
+    const { requestSeconds = 0, firstTokenFactor: factor = 1 } = this.options;
     this.count(now, -1);
     const arrival = requests.arrival[slot]!;
     const outputTokens = requests.output[slot]!;
     const promptTokens = requests.prompt[slot]!;
     const first = requests.firstToken[slot]!;
     const queueSeconds = requests.scheduled[slot]! - arrival;
-    const firstToken = first - arrival + this.requestSeconds;
-    const factor = this.options.firstTokenFactor ?? 1;
+    const firstToken = first - arrival + requestSeconds;
     // The fast end has no first token before its request was scheduled.
     const further = (factor < 1 ? firstToken - queueSeconds : firstToken) * (factor - 1);
     const ttftSeconds = firstToken + further;
-    const e2elSeconds = now - arrival + this.requestSeconds + further;
+    const e2elSeconds = now - arrival + requestSeconds + further;
     metrics.end({
       number: requests.number[slot]!,
       arrival,

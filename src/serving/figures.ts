@@ -36,14 +36,23 @@ function limitOf(m: Metrics): RunFigures['limitedBy'] {
  */
 function atEnd(end: RunFigures, estimate: RunFigures, furthest: 'min' | 'max'): RunFigures {
   const ratio = estimate.duration === 0 ? 1 : Math[furthest](1, end.duration / estimate.duration);
-  return Object.fromEntries(
-    Object.entries(end).map(([name, value]) => {
-      const own = estimate[name as keyof RunFigures];
-      const isTime = name.endsWith('_ms') && typeof value === 'number' && typeof own === 'number';
-      return [name, isTime ? Math[furthest](value, own * ratio) : (value as unknown)];
+  return withTimes(end, estimate, /_ms$/, (own, estimated) => Math[furthest](own, estimated * ratio));
+}
+
+/** Figures whose times of these names are made of their own and of others'. */
+export const withTimes = (
+  own: RunFigures,
+  others: RunFigures,
+  named: RegExp,
+  of: (own: number, other: number) => number,
+): RunFigures =>
+  Object.fromEntries(
+    Object.entries(own).map(([name, value]) => {
+      const other = others[name as keyof RunFigures];
+      const isTime = named.test(name) && typeof value === 'number' && typeof other === 'number';
+      return [name, isTime ? of(value, other) : (value as unknown)];
     }),
   ) as unknown as RunFigures;
-}
 
 /** A run with ends on both sides of its estimate. */
 export const between = <R extends Pick<Run, 'low' | 'estimate' | 'high'>>(run: R): R => ({

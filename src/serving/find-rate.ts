@@ -1,9 +1,8 @@
-/** The highest rate of requests at which a candidate meets the targets. */
+/** The highest rate of requests at which a candidate meets the targets, and replicas that serve the workload's own. */
 import type { Interval } from '../cost/evidence.js';
 import { type Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
 import type { Bound } from './price/price.js';
-import { replicasFor } from './replicas.js';
 import { leastFor } from './misses.js';
 import type { Least } from './workload/read.js';
 import { look, trial, whole, type Trial } from './trial.js';
@@ -120,31 +119,25 @@ export async function findRate(
   const { id, servedBy } = service;
   const { request, workload, server } = setting;
   const nothing = { id, servedBy, replicasFor: null, usdPerMillionOutputTokens: null, missedFirst: null } as const;
-  const none = {
+  const refusedAs = (refused: string, missedFirst: Trial['missed'] = null): SustainedRate => ({
+    ...nothing,
     requestsPerSecond: { low: 0, estimate: 0, high: 0 },
     outputTokensPerSecond: 0,
     limitedBy: 'nothing',
     atEstimate: null,
-  } as const;
-  if (service.options.blocks < 1) return { ...nothing, ...none, refused: 'nothing is left for the cache' };
+    missedFirst,
+    refused,
+  });
+  if (service.options.blocks < 1) return refusedAs('nothing is left for the cache');
   const least = leastFor(1 - setting.targets.share);
   if (workload.kind === 'trace' && workload.requests < least)
-    return {
-      ...nothing,
-      ...none,
-      refused:
-        `${workload.requests} requests are too few to tell a rate that ${100 * setting.targets.share} % of ` +
+    return refusedAs(
+      `${workload.requests} requests are too few to tell a rate that ${100 * setting.targets.share} % of ` +
         `them meet; give a trace of at least ${least}, or a lower --percentile`,
-    };
+    );
   const estimate = search(service, setting, 'estimate', workload.requestsPerSecond ?? 1);
   if (await pause(1 / 3)) return null;
-  if (estimate.rate === 0)
-    return {
-      ...nothing,
-      ...none,
-      missedFirst: estimate.missed,
-      refused: noRateWords(estimate, setting, inOneIteration),
-    };
+  if (estimate.rate === 0) return refusedAs(noRateWords(estimate, setting, inOneIteration), estimate.missed);
   const slow = refine(service, setting, 'high', estimate.rate * 0.85);
   if (await pause(2 / 3)) return null;
   const fast = refine(service, setting, 'low', estimate.rate * 1.15);
@@ -209,12 +202,64 @@ function curveOf(service: Service, setting: Setting, { estimate }: Interval): No
   const { workload } = setting;
   return CURVE.map((share) => {
     const requestsPerSecond = share * estimate;
-    const { metrics } = service.run(
-      'estimate',
-      workload.source(requestsPerSecond, whole(setting, service)),
-      () => false,
-    );
+    const requested = workload.source(requestsPerSecond, whole(setting, service));
+    const { metrics } = service.run('estimate', requested, () => false);
     const { p99_ttft_ms, p99_tpot_ms } = figuresOf(metrics);
     return { requestsPerSecond, p99_ttft_ms: p99_ttft_ms ?? 0, p99_tpot_ms: p99_tpot_ms ?? 0 };
   });
+}
+
+/** Most replicas that are simulated together. Of more, equal parts are: requests come more evenly to the whole. */
+const MOST_TOGETHER = 32;
+
+/**
+ * By simulation: replicas share the requests by the router, and a number is not the proportion of two rates. Those that
+ * prefill come with their own.
+ * @param rates that the replicas of the question sustain
+ * @param margin for other draws, of what has to be sure
+ */
+function replicasFor(
+  service: Service,
+  setting: Setting,
+  rates: Interval,
+  margin: number,
+): SustainedRate['replicasFor'] {
+  const { workload, server, targets } = setting;
+  const wanted = workload.requestsPerSecond;
+  if (wanted === null) return null;
+  // Replicas are added one by one, and with those that prefill in groups.
+  const unit = server.prefillReplicas === 0 ? 1 : server.replicas;
+  const least = whole(setting, service);
+  const found = { low: rates.high, estimate: rates.estimate, high: rates.low };
+  const serve = (bound: Bound, units: number, asked: number): boolean => {
+    // So many have been searched for their highest rate.
+    if (units * unit === server.replicas) return asked <= found[bound];
+    return trial(service, targets, bound, workload.source(bound === 'high' ? asked * (1 + margin) : asked, least), {
+      ...server,
+      replicas: units * unit,
+      prefillReplicas: units * server.prefillReplicas,
+    }).meets;
+  };
+  const proportionOf = (asked: number, rate: number): number =>
+    Math.max(1, Math.ceil((asked * server.replicas) / unit / rate - 1e-9));
+  const fewest = (bound: Bound, rate: number, known: number): number => {
+    // Of more than are simulated together each part serves its share.
+    const parts = Math.ceil((proportionOf(wanted, rate) * unit) / MOST_TOGETHER);
+    const asked = wanted / parts;
+    const leastUnits = Math.ceil(known / parts / unit);
+    const proportion = proportionOf(asked, rate);
+    let units = Math.max(leastUnits, proportion);
+    if (serve(bound, units, asked)) while (units > Math.max(1, leastUnits) && serve(bound, units - 1, asked)) units--;
+    else {
+      units++;
+      while (units < 2 * proportion + 2 && !serve(bound, units, asked)) units++;
+    }
+    return Math.max(known, parts * units * unit);
+  };
+  const low = fewest('low', rates.high, 0);
+  const estimate = fewest('estimate', rates.estimate, low);
+  return {
+    requestsPerSecond: wanted,
+    replicas: { low, estimate, high: rates.low === 0 ? null : fewest('high', rates.low, estimate) },
+  };
 }

@@ -65,7 +65,7 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
     let best = known;
     for (const row of rows)
       for (const { setting, plan } of served)
-        best = serviceOf(fleet.users, row, setting, plan.plans, { known: best, onlySure: sure }) ?? best;
+        best = serviceOf(fleet.users, row, setting, plan.plans, best, sure) ?? best;
     return best;
   };
   const kept = fleet.cheapest === null ? fleet.rows.filter((row) => row.quality === 'kept') : [];
@@ -112,7 +112,8 @@ function serviceOf(
   row: FleetRow,
   setting: Setting,
   plans: readonly Plan[],
-  { known, onlySure }: { readonly known: FleetService | null; readonly onlySure: boolean },
+  known: FleetService | null,
+  onlySure: boolean,
 ): FleetService | null {
   const plan = plans.find((p) => p.id === row.planId);
   const { request, server } = setting;

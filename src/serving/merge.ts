@@ -62,18 +62,10 @@ function readShard(path: string): ShardFile {
 }
 
 /** What shards of one question have in common. */
-const questionOf = ({ report: r }: ShardFile): string =>
-  JSON.stringify([
-    r.schemaVersion,
-    r.model,
-    r.device,
-    r.gpus,
-    r.workload,
-    r.server,
-    r.targets,
-    r.shard!.of,
-    r.shard!.all,
-  ]);
+function questionOf({ report }: ShardFile): string {
+  const { schemaVersion, model, device, gpus, workload, server, targets, shard } = report;
+  return JSON.stringify([schemaVersion, model, device, gpus, workload, server, targets, shard!.of, shard!.all]);
+}
 
 /** @throws UserError where shards do not make a whole */
 export function merge(shards: readonly ShardFile[], partial = false): SimulationReport {

@@ -9,6 +9,7 @@
  * Near its limit a server goes from no misses to many within a few percent of load, and a draw's own load is only that
  * near to the traffic's: how near, the parts tell too.
  */
+import { mean, sum } from '../numbers/statistics.js';
 
 const PARTS = 6;
 export const RUN_PARTS = PARTS + 1;
@@ -117,17 +118,12 @@ export class Load {
 
 /** Requests of a part; 0 where all are one part. */
 const partOf = (requests: number): number => (requests >= RUN_PARTS * LEAST_OF_A_PART ? requests / RUN_PARTS : 0);
-const mean = (values: readonly number[]): number => total(values) / values.length;
 const variance = (values: readonly number[]): number => {
   const middle = mean(values);
-  return total(values.map((x) => (x - middle) ** 2)) / (values.length - 1);
+  return sum(values.map((x) => (x - middle) ** 2)) / (values.length - 1);
 };
 
-const total = (values: Iterable<number>): number => {
-  let sum = 0;
-  for (const value of values) sum += value;
-  return sum;
-};
+const total = (values: Float64Array): number => values.reduce((all, value) => all + value, 0);
 
 /** The largest share of which so few misses are not yet unlikely. */
 function binomialBound(missed: number, of: number): number {
@@ -145,11 +141,11 @@ function binomialBound(missed: number, of: number): number {
 function atMostWith(missed: number, of: number, share: number): number {
   if (share >= 1) return missed >= of ? 1 : 0;
   let log = of * Math.log1p(-share);
-  let sum = Math.exp(log);
+  let chance = Math.exp(log);
   const odds = Math.log(share) - Math.log1p(-share);
   for (let k = 1; k <= missed; k++) {
     log += Math.log((of - k + 1) / k) + odds;
-    sum += Math.exp(log);
+    chance += Math.exp(log);
   }
-  return sum;
+  return chance;
 }

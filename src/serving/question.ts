@@ -1,7 +1,7 @@
 /** Reads the settings of a simulation: text and numbers from outside become a server and targets. */
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { EXIT, UserError } from '../errors.js';
-import type { Geometry } from '../geometry/geometry.js';
+import type { PlanRequest } from '../plan/types.js';
 import {
   asked,
   choice,
@@ -13,7 +13,6 @@ import {
 } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Host } from '../plan/ask/server.js';
-import type { RuntimeTerms } from '../stacks/runtime-schema.js';
 import type { WorkloadChoice } from './workload/read.js';
 import { checkedBlockTokens, serverDefaults, usualBlockTokens } from '../stacks/server-memory.js';
 import {
@@ -60,36 +59,31 @@ export interface ServerChoice {
   readonly speculation: Speculation | null;
 }
 
-/** @throws UserError naming the setting, its rule and the value */
+/**
+ * @param server that the answer names; null without one
+ * @throws UserError naming the setting, its rule and the value
+ */
 export function readServer(
   s: Server,
   w: Workload,
-  device: {
-    readonly vramBytes: number;
-    readonly spec: DeviceSpec | null;
-    /** Whose kernels price. */
-    readonly stack: string | null;
-    /** The server that the answer names; null without one. */
-    readonly host: Host | null;
-    readonly model: Pick<Geometry, 'loops' | 'loopsInRow' | 'promptsBothWays'>;
-    /** Id of the preset; null for a file. */
-    readonly preset: string | null;
-    /** Of a server with a runtime of its own. */
-    readonly defaults: RuntimeTerms['defaults'] | null;
-  },
+  { geometry: model, publishedAs: preset, device, stack: prices, runtime }: PlanRequest,
+  spec: DeviceSpec | null,
+  server: Host | null,
 ): Omit<ServerChoice, 'maxModelLen'> & { readonly maxModelLen: number | null } {
   const flag = (name: ServerName): string => `--${servingFlag(name)}`;
   const whole = (name: ServerName, min: number, max: number, otherwise: number): number =>
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
   const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst'): boolean =>
     choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
-  const host = device.host ?? (device.stack === null ? null : { stack: device.stack, version: null });
+  const host = server ?? (prices === null ? null : { stack: prices, version: null });
   const stack = host?.stack ?? null;
-  const usual = device.defaults
-    ? { sequences: device.defaults.maxNumSeqs, batchedTokens: device.defaults.maxNumBatchedTokens }
-    : serverDefaults(host, device.vramBytes, device.spec?.id ?? '');
+  // Of a server with a runtime of its own.
+  const defaults = runtime?.source.terms.defaults;
+  const usual = defaults
+    ? { sequences: defaults.maxNumSeqs, batchedTokens: defaults.maxNumBatchedTokens }
+    : serverDefaults(host, device.vramBytes, spec?.id ?? '');
   for (const name of ['chunkedPrefill', 'prefixCaching'] as const)
-    if (device.model.promptsBothWays && s[name] === 'on')
+    if (model.promptsBothWays && s[name] === 'on')
       throw new UserError(
         `${flag(name)} on: tokens of a prompt attend to all of it in this model, so prompts are read whole`,
         `leave ${flag(name)} out`,
@@ -112,7 +106,7 @@ export function readServer(
     );
   const maxModelLen = asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null;
   const divided = asked(s.chunkedPrefill) ? on('chunkedPrefill') : dividesPrompts(host, maxModelLen);
-  const chunkedPrefill = divided && !device.model.promptsBothWays;
+  const chunkedPrefill = divided && !model.promptsBothWays;
   const prefillReplicas = whole('prefillReplicas', 0, 1024, 0);
   if (asked(s.transferRate) && prefillReplicas === 0)
     throw new UserError(
@@ -120,10 +114,10 @@ export function readServer(
       `add for example ${flag('prefillReplicas')} 1, or leave ${flag('transferRate')} out`,
     );
   const transferBytesPerSecond = asked(s.transferRate) ? parseRate(String(s.transferRate), flag('transferRate')) : null;
-  const reads = device.spec?.memoryBytesPerSecond ?? Infinity;
+  const reads = spec?.memoryBytesPerSecond ?? Infinity;
   if (transferBytesPerSecond !== null && transferBytesPerSecond > reads)
     throw new UserError(
-      `${flag('transferRate')} must be at most ${reads / 1e9}GB/s, which the memory of ${device.spec?.name} reads`,
+      `${flag('transferRate')} must be at most ${reads / 1e9}GB/s, which the memory of ${spec?.name} reads`,
       `write what a transfer between your servers reached, or leave ${flag('transferRate')} out`,
     );
   return {
@@ -131,10 +125,7 @@ export function readServer(
     maxNumBatchedTokens,
     batchWait: iterations > 0 ? { iterations, tokens: ratio * maxNumBatchedTokens } : null,
     maxModelLen,
-    blockTokens: checkedBlockTokens(
-      whole('blockTokens', 1, 65_536, device.defaults ? 16 : usualBlockTokens(stack)),
-      stack,
-    ),
+    blockTokens: checkedBlockTokens(whole('blockTokens', 1, 65_536, defaults ? 16 : usualBlockTokens(stack)), stack),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill,
     promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(host, chunkedPrefill),
@@ -147,16 +138,16 @@ export function readServer(
       (asked(s.prefixCaching) ? on('prefixCaching') : cachesPrefixes(host)) &&
       !asked(w.depth) &&
       !asked(s.draftTokens) &&
-      !device.defaults &&
-      !device.model.promptsBothWays,
-    asyncScheduling: isAsynchronous(s.asyncScheduling, device.host),
+      !defaults &&
+      !model.promptsBothWays,
+    asyncScheduling: isAsynchronous(s.asyncScheduling, server),
     policy: choice('policy', s.policy, POLICIES),
     replicas: whole('replicas', 1, 1024, 1),
     router: choice('router', s.router, ROUTERS),
     prefillReplicas,
     transferBytesPerSecond,
-    depth: readDepth(w, s, device.model, device.preset, device.defaults !== null),
-    speculation: readSpeculation(w, s, device.model, device.preset),
+    depth: readDepth(w, s, model, preset, defaults !== undefined),
+    speculation: readSpeculation(w, s, model, preset),
   };
 }
 

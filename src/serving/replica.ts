@@ -1,8 +1,8 @@
 /** A replica: its schedule on the simulated clock. An iteration ends after the seconds that its price says. */
 import type { Metrics } from './metrics.js';
 import type { Listener } from './scheduler/listener.js';
-import { NONE, type Scheduler } from './scheduler/scheduler.js';
-import type { Requests } from './scheduler/requests.js';
+import type { Scheduler } from './scheduler/scheduler.js';
+import { NONE, type Requests } from './scheduler/requests.js';
 
 /** What a replica tells its surroundings. */
 export interface Surroundings {

@@ -5,9 +5,11 @@
  * a row a sequence and T − d passes of K + 1 rows. It gives the proposals that were accepted and one token more. Greedy
  * tokens are those without speculation, so nothing is lost.
  */
+import type { Interval } from '../cost/evidence.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
+import { sum } from '../numbers/statistics.js';
 import { parseNumber } from '../numbers/units.js';
 import { asked, type Server, type Workload } from '../schema/serving.js';
 
@@ -24,11 +26,8 @@ export interface Speculation {
 }
 
 /** Expected tokens of a round: 1 + p + p² + … + p^K. */
-export const tokensPerRound = ({
-  acceptance: p,
-  draftTokens,
-}: Pick<Speculation, 'acceptance' | 'draftTokens'>): number =>
-  Array.from({ length: draftTokens + 1 }, (_, i) => p ** i).reduce((sum, x) => sum + x, 0);
+export const tokensPerRound = (of: Pick<Speculation, 'acceptance' | 'draftTokens'>): number =>
+  sum(Array.from({ length: of.draftTokens + 1 }, (_, i) => of.acceptance ** i));
 
 /**
  * The probability that a proposal is accepted after accepted ones, from the share of all proposals that were accepted,
@@ -89,7 +88,7 @@ const PUBLISHED: readonly PublishedAcceptance[] = [
 export function publishedAcceptance(
   preset: string | null,
   draftLoops: number,
-): { readonly estimate: number; readonly low: number; readonly high: number; readonly source: string } | null {
+): (Interval & { readonly source: string }) | null {
   const found = PUBLISHED.find((p) => p.model === preset && p.draftLoops === draftLoops);
   if (!found) return null;
   const all = Object.entries(found.shares)

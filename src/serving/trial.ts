@@ -7,7 +7,6 @@ import type { Bound } from './price/price.js';
 import type { Least, Requested } from './workload/read.js';
 import type { RunFigures } from './types.js';
 
-/** A run under targets. */
 export interface Trial {
   readonly meets: boolean;
   readonly missed: 'ttft' | 'tpot' | null;

@@ -13,8 +13,10 @@ import { representatives } from '../plan/decide/representatives.js';
 import type { Plan } from '../plan/types.js';
 import { depthNames } from '../quality/exit-depths.js';
 import { publishedLoops } from '../quality/loop-scores.js';
+import { defined, present } from '../present.js';
+import type { Server, Workload } from '../schema/serving.js';
 import type { Scenario } from '../schema/settings.js';
-import { choose, settle, simulate, type SimulationOptions } from './answer.js';
+import { choose, settle, simulate, sorted, type SimulationOptions } from './answer.js';
 import type { Depth } from './depth.js';
 import type { SimulationReport, SustainedRate, WayName, WayRow } from './types.js';
 
@@ -41,31 +43,19 @@ function waysOf(
   const plain = { ...scenario, workload, server };
   const named = depth ?? depthNames(preset)[0];
   const exit = { depthBatching: depthBatching ?? 'loops', skippedKv: skippedKv ?? 'copy' };
-  const draft = {
-    draftTokens: draftTokens ?? DRAFT_TOKENS,
-    ...(draftLoops === undefined ? {} : { draftLoops }),
-  };
+  const draft = defined({ draftTokens: draftTokens ?? DRAFT_TOKENS, draftLoops });
+  const served = (requests: Workload, way: Server): Scenario => ({
+    ...plain,
+    workload: { ...workload, ...requests },
+    server: { ...server, ...way },
+  });
   return {
-    ways: [
+    ways: present<Way>([
       { name: 'one by one', scenario: plain },
       ...fewer.map((loops): Way => ({ name: 'fewer loops', scenario: plain, loops })),
-      ...(named === undefined
-        ? []
-        : [
-            {
-              name: 'early exit' as const,
-              scenario: { ...plain, workload: { ...workload, depth: named }, server: { ...server, ...exit } },
-            },
-          ]),
-      {
-        name: 'speculation',
-        scenario: {
-          ...plain,
-          workload: { ...workload, ...(draftAcceptance === undefined ? {} : { draftAcceptance }) },
-          server: { ...server, ...draft },
-        },
-      },
-    ],
+      named !== undefined && { name: 'early exit', scenario: served({ depth: named }, exit) },
+      { name: 'speculation', scenario: served(defined({ draftAcceptance }), draft) },
+    ]),
     notes:
       named === undefined
         ? ['early exit: nobody published how early tokens of this model leave; say it with --depth']
@@ -139,11 +129,11 @@ export async function compareWays(
   sources: Sources,
   o: Omit<SimulationOptions, 'findRate' | 'only' | 'shard'>,
 ): Promise<SimulationReport> {
-  const { ways, notes } = waysOf(scenario, sources.model);
+  const { ways: tried, notes } = waysOf(scenario, sources.model);
   const rows: Omit<WayRow, 'onFront'>[] = [];
   let report: SimulationReport | null = null;
   let partial = false;
-  for (const [i, { name, scenario: own, loops }] of ways.entries()) {
+  for (const [i, { name, scenario: own, loops }] of tried.entries()) {
     if (partial) break;
     try {
       const its = loops === undefined ? sources : { ...sources, model: withChosenLoops(sources.model, loops) };
@@ -166,7 +156,7 @@ export async function compareWays(
         findRate: true,
         shard: null,
         only: best.map(({ id }) => id),
-        progress: (share, doing) => o.progress((i + share) / ways.length, `${name}, ${doing}`),
+        progress: (share, doing) => o.progress((i + share) / tried.length, `${name}, ${doing}`),
       });
       for (const rate of found.candidates ?? [])
         rows.push(rowOf(name, rate, best.find(({ id }) => id === rate.id) as Plan, depth));
@@ -193,15 +183,6 @@ export async function compareWays(
   const { candidates: _candidates, ...rest } = report as SimulationReport;
   const front = onFront(rows);
   const all = rows.map((row, i): WayRow => ({ ...row, onFront: front[i] as boolean }));
-  return { ...rest, ways: sortedWays(all), partial, notes: [...notes, ...rest.notes] };
+  const ways = sorted(all, ({ way, id }) => `${way} ${id}`);
+  return { ...rest, ways, partial, notes: [...notes, ...rest.notes] };
 }
-
-/** What runs today first, then by the rate that is sure. */
-const sortedWays = (rows: readonly WayRow[]): WayRow[] =>
-  [...rows].sort(
-    (a, b) =>
-      Number(b.servedBy !== null) - Number(a.servedBy !== null) ||
-      b.requestsPerSecond.low - a.requestsPerSecond.low ||
-      b.requestsPerSecond.estimate - a.requestsPerSecond.estimate ||
-      (`${a.way} ${a.id}` < `${b.way} ${b.id}` ? -1 : 1),
-  );

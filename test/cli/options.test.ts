@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CODEC_KINDS } from '../../src/codecs/codec.js';
 import { PLANNED_KINDS } from '../../src/codecs/registry.js';
-import { MOST_SHOWN, type Command } from '../../src/commands/command.js';
+import { MOST_SHOWN } from '../../src/commands/command.js';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { ELSEWHERE } from '../../src/schema/other-names.js';
 import { parse, takenBy } from '../../src/commands/parser.js';
@@ -102,13 +102,13 @@ describe('refusals name the option, the rule and the cure', () => {
   it('name an option that there is, whatever it is called elsewhere', async () => {
     const flags = new Set<string>();
     for (const { load } of Object.values(COMMANDS))
-      for (const flag of Object.keys((await load()).options)) flags.add(flag);
+      for (const flag of Object.keys((await load()).command.options)) flags.add(flag);
     for (const [, here] of ELSEWHERE) for (const flag of here) expect(flags, flag).toContain(flag);
   });
 
   it('of every choice of every command', async () => {
     for (const [name, { load }] of Object.entries(COMMANDS)) {
-      for (const [flag, spec] of Object.entries((await load()).options)) {
+      for (const [flag, spec] of Object.entries((await load()).command.options)) {
         if (!spec.choices) continue;
         expect(await refusal(name, `--${flag}`, 'nonsense')).toContain(
           `--${flag} must be one of ${spec.choices.join(', ')}, not "nonsense"`,
@@ -126,7 +126,7 @@ describe('help', () => {
 
   it('is printed once; --help all names every option of its command once', async () => {
     for (const [name, { load }] of Object.entries(COMMANDS)) {
-      const command: Command = await load();
+      const { command } = await load();
       for (const asked of ['--help all', '--quiet -h all']) {
         const { code, out, err } = await inProcess(name, ...words(asked));
         expect([code, err]).toEqual([0, '']);
@@ -142,7 +142,7 @@ describe('help', () => {
 
   it('shows at most twelve options of a command, and says how many more there are', async () => {
     for (const [name, { load }] of Object.entries(COMMANDS)) {
-      const command: Command = await load();
+      const { command } = await load();
       for (const asked of ['--help', '-h']) {
         const { code, out, err } = await inProcess(name, asked);
         expect([code, err]).toEqual([0, '']);
@@ -170,7 +170,7 @@ describe('completion', () => {
     expect(await completionsOf('')).toEqual(expect.arrayContaining(Object.keys(COMMANDS)));
     expect(await completionsOf('plan', '--us')).toContain('--usd-per-hour');
     for (const [name, { load }] of Object.entries(COMMANDS)) {
-      const flags = takenBy(await load()).filter((flag) => flag !== 'help');
+      const flags = takenBy((await load()).command).filter((flag) => flag !== 'help');
       expect(await completionsOf(name, '--')).toEqual(expect.arrayContaining(flags.map((flag) => `--${flag}`)));
     }
   });

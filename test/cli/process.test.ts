@@ -215,8 +215,8 @@ describe('help', () => {
     expect(JSON.parse(read(join(ROOT, 'package.json')))).toMatchObject({ version: run('--version').out.trim() });
   });
   it('the examples in the help of plan and models answer', async () => {
-    const { planCommand } = await import('../../src/commands/plan.js');
-    const { modelsCommand } = await import('../../src/commands/models.js');
+    const { command: planCommand } = await import('../../src/commands/plan.js');
+    const { command: modelsCommand } = await import('../../src/commands/models.js');
     for (const [line] of [...planCommand.examples, ...modelsCommand.examples]) {
       // A reader's own model.
       if (line.includes('./mine')) continue;

@@ -1,7 +1,7 @@
 /** `models NAME`: every figure of a model, once, compared within its own table. */
 import { describe, expect, it } from 'vitest';
 import { Args } from '../../src/commands/command.js';
-import { modelsCommand } from '../../src/commands/models.js';
+import { command as modelsCommand } from '../../src/commands/models.js';
 import { findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
 import { presetSource } from '../../src/plan/ask/prepare.js';
 import { CONTRADICTIONS } from '../../src/quality/contradictions.js';

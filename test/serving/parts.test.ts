@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Pricer, overlapped } from '../../src/cost/latency.js';
 import { reservesPrompt, schedulesMeanwhile } from '../../src/stacks/serving.js';
-import { Calendar } from '../../src/serving/scheduler/calendar.js';
+import { Calendar } from '../../src/serving/scheduler/counted.js';
 import { emptyDraft } from '../../src/serving/scheduler/requests.js';
 import { SyntheticSource, type SyntheticWorkload } from '../../src/serving/workload/workload.js';
 import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/workload/draws.js';

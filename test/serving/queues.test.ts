@@ -193,6 +193,14 @@ describe('asynchronous scheduling', () => {
     expect(served([requests[1]!], on)).toEqual([[2.5, 2.5]]);
   });
 
+  it('sees it no sooner among more requests than a store begins with', () => {
+    const many = (count: number) => [
+      ...Array.from({ length: count }, () => ({ time: 0, promptTokens: 1, outputTokens: 6 })),
+      { time: 1.5, promptTokens: 1, outputTokens: 1 },
+    ];
+    for (const count of [1, 64, 100]) expect(served(many(count), { ...on, maxNumSeqs: 128 })[count]).toEqual([4, 4]);
+  });
+
   it('gives a place that became free to a request of the iteration after the next', () => {
     const requests = [
       { time: 0, promptTokens: 20, outputTokens: 2 },

@@ -4,7 +4,7 @@ import { MixedBatch } from '../../src/serving/scheduler/batch.js';
 import type { LoopPricer } from '../../src/serving/price/loop-price.js';
 import { run } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';
-import { roundSeconds, whereItPays } from '../../src/serving/price/round-price.js';
+import { roundSeconds, whereItPays } from '../../src/serving/price/loop-price.js';
 import {
   acceptanceOf,
   acceptedOf,

@@ -97,20 +97,20 @@ describe('what TRT-LLM’s kernels do on the way, of Llama-70B in 8-bit floats',
 
   it('attention and activation quantise the rows of products to the stream', async () => {
     const rows = random.whole(1, 64);
-    const { price, explain } = await pricer({});
-    expect(price(product(queries, rows)).estimate, `seed ${SEED}`).toBeCloseTo(whole(queries, rows), 12);
-    const { estimate, evidence } = price(product(hidden, rows));
+    const prices = await pricer({});
+    expect(prices.price(product(queries, rows)).estimate, `seed ${SEED}`).toBeCloseTo(whole(queries, rows), 12);
+    const { estimate, evidence } = prices.price(product(hidden, rows));
     expect(estimate, `seed ${SEED}`).toBeCloseTo(whole(hidden, rows) - quantises(rows), 12);
     expect(evidence).not.toBe('measured');
-    expect(explain!(product(hidden, rows)).rule!.what).toMatch(/in 8 bits from the kernel before/);
-    expect(price(norm(rows)).estimate).toBeGreaterThan(1e-6);
+    expect(prices.explain!(product(hidden, rows)).rule!.what).toMatch(/in 8 bits from the kernel before/);
+    expect(prices.price(norm(rows)).estimate).toBeGreaterThan(1e-6);
   });
 
   it('all-reduces do the norm and the quantisation behind them', async () => {
     const rows = random.whole(1, 64);
-    const { price } = await pricer({ gpus: 4 });
-    expect(price(norm(rows)).high).toBe(0);
-    expect(price(product(queries, rows)).estimate, `seed ${SEED}`).toBeCloseTo(
+    const prices = await pricer({ gpus: 4 });
+    expect(prices.price(norm(rows)).high).toBe(0);
+    expect(prices.price(product(queries, rows)).estimate, `seed ${SEED}`).toBeCloseTo(
       whole(queries, rows) - quantises(rows),
       12,
     );
@@ -123,9 +123,9 @@ describe('what TRT-LLM’s kernels do on the way, of Llama-70B in 8-bit floats',
       { gpus: 4, stack: 'vllm' },
     ])
       expect((await pricer(more)).price(norm(8)).estimate, JSON.stringify(more)).toBeGreaterThan(1e-6);
-    const { price } = await pricer({ stack: 'vllm', gpus: 4 });
+    const prices = await pricer({ stack: 'vllm', gpus: 4 });
     const other = new StackPredictor(read<StackFile>('stacks/b200-vllm.json'));
     const alone = other.predict('product-fp8', { rows: 8, columns: hidden, inner: hidden })!.estimate;
-    expect(price(product(hidden, 8)).estimate).toBeCloseTo(alone, 12);
+    expect(prices.price(product(hidden, 8)).estimate).toBeCloseTo(alone, 12);
   });
 });

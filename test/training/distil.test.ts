@@ -30,7 +30,7 @@ import { loadModel } from '../../src/decoder/reference/model.js';
 import { run, type Attention, type Projection, type Site } from '../../src/decoder/reference/network.js';
 import { codecTensors, type CodecAxis } from '../../src/decoder/tensors.js';
 import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
-import { fitCommand } from '../../src/commands/model/fit.js';
+import { command as fitCommand } from '../../src/commands/model/fit.js';
 import { Args } from '../../src/commands/command.js';
 import { heldOutOf, readDistil } from '../../src/commands/model/fit-distil.js';
 import { refuseDistil } from '../../src/fit/distillable.js';

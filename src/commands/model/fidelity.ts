@@ -21,12 +21,12 @@ import { formatOption, option, toggle, Args, type Command } from '../command.js'
 import { earlier, fitted, inputsOf, interrupted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
 import { asJson, interruptible, print, ProgressLine } from '../output.js';
-import { explained } from './run.js';
+import { closing } from './run.js';
 import { readCandidate, WEIGHTS } from './run-question.js';
 
 const FORMATS = ['text', 'json'] as const;
 
-export const fidelityCommand: Command = {
+export const command: Command = {
   options: {
     ...TEACHER_OPTIONS,
     text: option('text file: the model is judged on its last quarter, and what is fitted, on the rest', 'Text'),
@@ -61,18 +61,17 @@ async function run(args: Args): Promise<ExitCode> {
   const quiet = args.isSet('quiet');
   const output = args.text('output');
   const seed = args.seed();
-  const loaded = teacherOf(args);
-  let device;
-  let file: SafetensorsFile | undefined;
-  try {
+  return closing(async (opened) => {
+    const loaded = opened(teacherOf(args));
     const fingerprint = loaded.fingerprint(seed);
-    file = codecFile(args, fingerprint);
+    const given = codecFile(args, fingerprint);
+    const file = given && opened(given);
     const rows = gridFor(args, loaded, file);
     if (output !== null) checkWritable(output, '--output', true);
     const inputs = inputsOf(args, loaded, seed, file);
     const weights = args.choice('weights', WEIGHTS);
     if (!args.isSet('claims')) earlier(output, { model: { fingerprint }, weights, inputs });
-    device = await openDevice();
+    const device = opened(await openDevice());
     const head: Head = {
       schema: 'lla-sim/fidelity',
       schemaVersion: 1,
@@ -97,13 +96,7 @@ async function run(args: Args): Promise<ExitCode> {
     const picture = args.text('picture');
     if (picture !== null) await writePictures(report, picture, quiet);
     return EXIT.ok;
-  } catch (error) {
-    throw explained(error);
-  } finally {
-    device?.close();
-    file?.close();
-    loaded.close();
-  }
+  });
 }
 
 /** One PNG a picture, named after the file that is given: `x.png` becomes `x-kl-against-ratio.png` and so on. */

@@ -93,10 +93,7 @@ export function readDistil(args: Args, geometry: Geometry, codec: Codec, path: P
 }
 
 /** Windows to fit and train on, and those to choose the best weights by; all of one length. */
-export function heldOutOf(windows: readonly (readonly number[])[]): {
-  readonly texts: readonly (readonly number[])[];
-  readonly heldOut: readonly (readonly number[])[];
-} {
+export function heldOutOf(windows: DistilRun['texts']): Pick<DistilRun, 'texts' | 'heldOut'> {
   const length = windows[0]?.length ?? 0;
   const whole = windows.filter((window) => window.length === length);
   const count = Math.ceil(whole.length * HELD_OUT);

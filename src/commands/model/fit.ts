@@ -20,7 +20,7 @@ import { formatOption, option, toggle, Args, type Command, type OptionTable } fr
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
 import { asJson, interruptible, print, ProgressLine } from '../output.js';
-import { explained } from './run.js';
+import { closing } from './run.js';
 import { readCandidate } from './run-question.js';
 
 const FORMATS = ['text', 'json'] as const;
@@ -36,7 +36,7 @@ const CODEC_OPTIONS: OptionTable = {
   }),
 };
 
-export const fitCommand: Command = {
+export const command: Command = {
   options: {
     ...TEACHER_OPTIONS,
     ...CODEC_OPTIONS,
@@ -78,10 +78,8 @@ async function run(args: Args): Promise<ExitCode> {
   if (output === null) throw new UserError('there is no file to write to', 'add -o lla4.safetensors');
   const memoryBytes = parseBytes(args.text('memory') ?? DEFAULT_MEMORY, '--memory');
   const seed = args.seed();
-  const loaded = teacherOf(args);
-  let device;
-  let folder: FitFolder | undefined;
-  try {
+  return closing(async (opened) => {
+    const loaded = opened(teacherOf(args));
     const { geometry } = loaded;
     const asked = new Args({
       ...args.flags,
@@ -99,28 +97,21 @@ async function run(args: Args): Promise<ExitCode> {
     checkWritable(output, '--output', true);
     const initialisation = args.choice('init', INITIALISATIONS);
     const fingerprint = loaded.fingerprint(seed);
-    device = await openDevice();
+    const device = opened(await openDevice());
     const teacher = loaded.teacher(device, seed);
     const line = new ProgressLine(quiet);
     const request = { codec, initialisation, seed };
     const question = sha256(JSON.stringify([fingerprint, teacher.weights.storage, request, memoryBytes, texts]));
     // What is fitted: the rotary branch of a path comes later.
-    folder = new FitFolder(`${output}.capture`, question, codecTensors(geometry, codec, 'reconstruct', branch));
+    const tensors = codecTensors(geometry, codec, 'reconstruct', branch);
+    const folder = opened(new FitFolder(`${output}.capture`, question, tensors));
     const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, line);
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
-    const distilled = training
-      ? await interruptible((signal) =>
-          distilCodec(
-            { teacher, codec, path, branch, start, texts, heldOut, seed },
-            training,
-            fingerprint,
-            `${output}.state`,
-            signal,
-            line,
-          ),
-        )
-      : null;
+    const distilRun = { teacher, codec, path, branch, start, texts, heldOut, seed };
+    const distilled =
+      training &&
+      (await interruptible((signal) => distilCodec(distilRun, training, fingerprint, `${output}.state`, signal, line)));
     line.clear();
     writeCodecFile(output, codecTensors(geometry, codec, path, branch), distilled?.tensors ?? start, {
       codec: codec.kind,
@@ -130,16 +121,14 @@ async function run(args: Args): Promise<ExitCode> {
       model: fingerprint,
       initialisation,
       tokens: fitted.tokens,
-      ...(distilled
-        ? {
-            distilled: {
-              steps: distilled.bestStep,
-              path,
-              klBefore: distilled.before.estimate,
-              klAfter: distilled.after.estimate,
-            },
-          }
-        : {}),
+      ...(distilled && {
+        distilled: {
+          steps: distilled.bestStep,
+          path,
+          klBefore: distilled.before.estimate,
+          klAfter: distilled.after.estimate,
+        },
+      }),
     });
     if (training && distilled && distilled.steps < training.steps)
       throw new UserError(
@@ -171,13 +160,7 @@ async function run(args: Args): Promise<ExitCode> {
     await print(format === 'json' ? asJson(report) : fitText(geometry, report), { file: null, quiet });
     if (!quiet) process.stderr.write(`written to ${displayPath(output)}\n`);
     return EXIT.ok;
-  } catch (error) {
-    throw explained(error);
-  } finally {
-    folder?.close();
-    device?.close();
-    loaded.close();
-  }
+  });
 }
 
 /** Fits a codec with a line of progress. @throws UserError when the program is asked to end */
@@ -212,13 +195,12 @@ async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
   const picture = args.text('picture');
   if (picture !== null) checkWritable(picture, '--picture');
   const memoryBytes = parseBytes(args.text('memory') ?? DEFAULT_MEMORY, '--memory');
-  const loaded = teacherOf(args);
-  let device;
-  try {
+  return closing(async (opened) => {
+    const loaded = opened(teacherOf(args));
     const windows = calibrationWindows(args, loaded).slice(0, SPECTRA_WINDOWS);
     const texts = itemsOf(args, loaded, seed).filter(({ kind }) => kind === 'text');
     const fingerprint = loaded.fingerprint(seed);
-    device = await openDevice();
+    const device = opened(await openDevice());
     const study = async (teacher: Teacher): Promise<Studied> => ({
       ...(await spectraOf(teacher, windows, memoryBytes)),
       lensAgreement: await lensAgreement(teacher, texts),
@@ -237,10 +219,5 @@ async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
     }
     await print(format === 'json' ? asJson(report) : spectraText(report), args.output());
     return EXIT.ok;
-  } catch (error) {
-    throw explained(error);
-  } finally {
-    device?.close();
-    loaded.close();
-  }
+  });
 }

@@ -3,16 +3,15 @@
  */
 import type { SafetensorsFile } from '../../decoder/index.js';
 import { openDecoder, type GpuDecoder, type PrefillResult, type StepResult } from '../../decoder/gpu/decoder.js';
-import { EXIT, UserError } from '../../errors.js';
+import { UserError } from '../../errors.js';
 import type { Device } from '../../gpu/index.js';
+import { clockNow } from '../../io/clock.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { limitAddressSpace } from '../../validate/memory/process-memory.js';
 import { ProgressLine } from '../output.js';
 import type { Loaded, RunQuestion } from './run-question.js';
-import { describe, onDevice, type RunReport } from './run-report.js';
+import { describe, interruptedAfter, onDevice, type RunReport } from './run-report.js';
 import { Rounds } from './run-speculate.js';
-
-const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
 
 /**
  * Opens a decoder, prefills the prompt and generates. Nothing is returned unless all of it was done.
@@ -51,24 +50,19 @@ export async function generate(
   signal.addEventListener('abort', stop);
   const tokens: number[][] = Array.from({ length: q.batch }, () => []);
   const seconds: number[] = [];
-  const interruption = (): UserError =>
-    new UserError(
-      `interrupted after ${tokens[0]?.length ?? 0} of ${q.maxTokens} tokens; nothing of it is printed`,
-      'run it again',
-      EXIT.interrupted,
-    );
+  const interruption = (): UserError => interruptedAfter(tokens[0]?.length ?? 0, q);
   const line = new ProgressLine(quiet);
   try {
     if (signal.aborted) throw interruption();
     decoder = await openDecoder(device, c, options);
     if (signal.aborted) throw interruption();
     const prompts = Array.from({ length: q.batch }, () => q.prompt);
-    const began = now();
+    const began = clockNow();
     const prompted = await begin(decoder, q, prompts);
-    const prefillSeconds = now() - began;
+    const prefillSeconds = clockNow() - began;
     const rounds = new Rounds();
     let last = [...prompted.tokens];
-    const generating = now();
+    const generating = clockNow();
     const take = (made: readonly (readonly number[])[]): boolean => {
       made.forEach((own, i) => (tokens[i] as number[]).push(...own));
       last = made.map((own) => own.at(-1) as number);
@@ -86,11 +80,11 @@ export async function generate(
         seconds.push(result.seconds);
         made = Array.from(result.tokens, (token) => [token]);
       }
-      const [done, elapsed] = [(tokens[0] as number[]).length + 1, now() - generating];
+      const [done, elapsed] = [(tokens[0] as number[]).length + 1, clockNow() - generating];
       line.time(elapsed, (elapsed / done) * (q.maxTokens - done), `${done} of ${q.maxTokens} tokens`);
     }
     if (signal.aborted) throw interruption();
-    const spent = now() - generating;
+    const spent = clockNow() - generating;
     const plain = q.draft && (await oneByOne(decoder, q, prompts));
     return describe(
       onDevice(device, decoder),

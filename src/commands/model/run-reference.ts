@@ -7,14 +7,13 @@ import { codecTensors, fabricate, modelTensors, sample, storedAs, type Safetenso
 import { ReferenceDecoder } from '../../decoder/reference/decoder.js';
 import { loadModel } from '../../decoder/reference/model.js';
 import { EXIT, UserError } from '../../errors.js';
+import { clockNow } from '../../io/clock.js';
 import { keptTokens } from '../../eviction/policy.js';
 import { parameterCount, type Geometry } from '../../geometry/geometry.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { formatBytes } from '../../numbers/units.js';
 import type { Loaded, RunQuestion } from './run-question.js';
-import { describe, type RunReport } from './run-report.js';
-
-const now = (): number => Number(process.hrtime.bigint()) * 1e-9;
+import { describe, interruptedAfter, type RunReport } from './run-report.js';
 
 /**
  * Prefills the prompt and generates.
@@ -53,15 +52,10 @@ export async function generateInFloat64(
   const seconds: number[] = [];
   const pause = async (): Promise<void> => {
     await breathe();
-    if (signal.aborted)
-      throw new UserError(
-        `interrupted after ${out.length} of ${q.maxTokens} tokens; nothing of it is printed`,
-        'run it again',
-        EXIT.interrupted,
-      );
+    if (signal.aborted) throw interruptedAfter(out.length, q);
   };
   const method = q.prefill ?? 'accumulated';
-  const began = now();
+  const began = clockNow();
   let logits: Float64Array | undefined;
   if (method === 'by-token')
     for (const token of q.prompt) {
@@ -69,16 +63,16 @@ export async function generateInFloat64(
       logits = decoder.step(token);
     }
   else logits = decoder.prefill(q.prompt, method, q.chunkTokens).at(-1);
-  const prefillSeconds = now() - began;
-  const generating = now();
+  const prefillSeconds = clockNow() - began;
+  const generating = clockNow();
   for (;;) {
     await pause();
     const token = sample(logits as Float64Array, q.sampling, out.length);
     out.push(token);
     if (out.length === q.maxTokens || token === q.stop) break;
-    const from = now();
+    const from = clockNow();
     logits = decoder.step(token);
-    seconds.push(now() - from);
+    seconds.push(clockNow() - from);
   }
   const kept = keptTokens(c.eviction, decoder.length);
   return describe(
@@ -91,7 +85,14 @@ export async function generateInFloat64(
     c,
     q,
     { ...loaded, codec },
-    { tokens: [out], seconds, spent: now() - generating, prefillSeconds, prefillMethod: method, speculation: null },
+    {
+      tokens: [out],
+      seconds,
+      spent: clockNow() - generating,
+      prefillSeconds,
+      prefillMethod: method,
+      speculation: null,
+    },
   );
 }
 

@@ -4,7 +4,7 @@ import type { SafetensorsFile, Tokenizer } from '../../decoder/index.js';
 import type { GpuDecoder } from '../../decoder/gpu/decoder.js';
 import type { PrefillMethod } from '../../decoder/gpu/prefill-methods.js';
 import { memoryModel } from '../../cost/memory.js';
-import { printable } from '../../errors.js';
+import { EXIT, printable, UserError } from '../../errors.js';
 import { present } from '../../present.js';
 import { keptTokens } from '../../eviction/policy.js';
 import type { Device } from '../../gpu/index.js';
@@ -66,15 +66,11 @@ export interface RunReport {
   readonly warnings: readonly string[];
 }
 
-/** What a decoder made, and how long it took. */
-export interface Generated {
-  readonly tokens: readonly (readonly number[])[];
+/** What a decoder made, and how long it took: each step, and all of them by the wall clock. */
+export type Generated = Pick<RunReport, 'tokens' | 'prefillSeconds' | 'prefillMethod' | 'speculation'> & {
   readonly seconds: readonly number[];
   readonly spent: number;
-  readonly prefillSeconds: number;
-  readonly prefillMethod: PrefillMethod;
-  readonly speculation: SpeculationReport | null;
-}
+};
 
 /** Where it was decoded, and what it took there. */
 export type Decoded = Pick<RunReport, 'device' | 'memory'> & {
@@ -100,6 +96,13 @@ export function onDevice({ description: { description, software } }: Device, dec
     },
   };
 }
+
+export const interruptedAfter = (tokens: number, { maxTokens }: RunQuestion): UserError =>
+  new UserError(
+    `interrupted after ${tokens} of ${maxTokens} tokens; nothing of it is printed`,
+    'run it again',
+    EXIT.interrupted,
+  );
 
 /** The report of a decoding. */
 export function describe(

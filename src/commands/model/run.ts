@@ -1,10 +1,10 @@
 /** `lla-sim run`: decodes with the bundled decoder, so that a codec and path can be tried. */
-import { openCodecFile, type SafetensorsFile } from '../../decoder/index.js';
+import { openCodecFile } from '../../decoder/index.js';
 import { refuseCodec } from '../../decoder/decodable.js';
 import { PREFILL_METHODS } from '../../decoder/gpu/prefill-methods.js';
 import { EXIT, UserError, type ExitCode } from '../../errors.js';
 import { PRESET_NAMES } from '../../geometry/presets.js';
-import { GpuError, openDevice, type Device } from '../../gpu/index.js';
+import { GpuError, openDevice } from '../../gpu/index.js';
 import { SERVER_SETTINGS } from '../../schema/serving.js';
 import { SETTINGS } from '../../schema/settings.js';
 import { OUTPUT, formatOption, option, toggle, type Args, type Command, ADAPTER } from '../command.js';
@@ -16,7 +16,7 @@ import { runText } from './run-report.js';
 
 const FORMATS = ['text', 'json'] as const;
 
-export const runCommand: Command = {
+export const command: Command = {
   options: {
     tokens: option('prompt as token numbers: 1,2,3', 'Prompt'),
     text: option('prompt as text; needs a tokenizer.json', 'Prompt'),
@@ -96,33 +96,42 @@ export const runCommand: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = args.choice('format', FORMATS);
   const quiet = args.isSet('quiet');
-  const loaded = loadModel(args);
   const codecFile = args.text('codec-weights');
-  let codec: SafetensorsFile | undefined;
-  let device: Device | undefined;
-  try {
+  return closing(async (opened) => {
+    const loaded = loadModel(args);
+    if (loaded.checkpoint) opened(loaded.checkpoint.tensors);
     const question = readRun(args, loaded);
-    codec =
-      codecFile === null
-        ? undefined
-        : openCodecFile(codecFile, modelFingerprint(loaded, question.seed), question.candidate.codec);
-    const weights = codec;
+    const { codec } = question.candidate;
+    const weights =
+      codecFile === null ? undefined : opened(openCodecFile(codecFile, modelFingerprint(loaded, question.seed), codec));
     const report = await interruptible(async (signal) => {
       if (args.isSet('reference')) return generateInFloat64(loaded, question, weights, signal);
-      refuseCodec(question.candidate.codec, 'gpu');
-      device = await openDevice(args.adapter());
-      return generate(device, loaded, question, codec, quiet, signal);
+      refuseCodec(codec, 'gpu');
+      const device = opened(await openDevice(args.adapter()));
+      return generate(device, loaded, question, weights, quiet, signal);
     });
     if (!quiet && format === 'text')
       for (const warning of report.warnings) process.stderr.write(`warning: ${warning}\n`);
     await print(format === 'json' ? asJson(report) : runText(report), args.output());
     return EXIT.ok;
+  });
+}
+
+/**
+ * Runs `work`, and closes what it opened, the last first.
+ * @throws as `work`; a GPU's failure in words for the person at the terminal
+ */
+export async function closing<T>(work: (opened: <O extends { close(): void }>(one: O) => O) => Promise<T>): Promise<T> {
+  const closers: (() => void)[] = [];
+  try {
+    return await work((one) => {
+      closers.unshift(() => one.close());
+      return one;
+    });
   } catch (error) {
     throw explained(error);
   } finally {
-    device?.close();
-    codec?.close();
-    loaded.checkpoint?.tensors.close();
+    for (const close of closers) close();
   }
 }
 

@@ -1,10 +1,15 @@
-/** Prices of single passes over the looped layers, from the tables that price whole steps. */
+/**
+ * Prices of single passes over the looped layers, from the tables that price whole steps; of rounds of speculation, and
+ * where they are faster than tokens one by one; and of both under a runtime.
+ */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Draft } from '../../codecs/verification.js';
 import { attentionOf, type Bound, type PriceTables } from './price.js';
-import { roundSeconds } from './round-price.js';
-import type { MixedBatch } from '../scheduler/batch.js';
+import type { Geometry } from '../../geometry/geometry.js';
+import type { Runtime } from '../../stacks/runtime.js';
+import { MixedBatch } from '../scheduler/batch.js';
 import type { LoopedScheduler, Sequence } from '../scheduler/looped.js';
+import { tokensPerRound, type Speculation } from '../speculation.js';
 
 /** Prices of passes over the looped layers. */
 export interface LoopPricer {
@@ -151,4 +156,125 @@ export class LoopCostPricer implements LoopPricer {
     const seconds = tables.overhead + rest + tables.head.at(ended);
     return bound === 'estimate' ? seconds : seconds * tables.stepWidth(bound, Math.max(1, begun), 1);
   }
+}
+
+/** Passes, boundaries and prompts under a runtime, from the prices of their kernels. */
+export class RuntimeLoopPricer implements LoopPricer {
+  readonly knots: Float64Array;
+  private readonly kernels: Readonly<Record<Bound, LoopCostPricer>>;
+  /** Share of the layers outside the loops that lie before them. */
+  private readonly before: number;
+  private readonly geometry: Geometry;
+  readonly readsTogether: boolean;
+
+  constructor(
+    private readonly runtime: Runtime,
+    tables: PriceTables,
+    private readonly bound: Bound,
+  ) {
+    const of = (end: Bound): LoopCostPricer => new LoopCostPricer(tables, end);
+    this.kernels = { low: of('low'), estimate: of('estimate'), high: of('high') };
+    this.knots = tables.knots;
+    this.geometry = tables.c.geometry;
+    this.readsTogether = runtime.choice.attention.packsQueries;
+    const { preludeLayers, codaLayers } = this.geometry;
+    this.before = preludeLayers / Math.max(1, preludeLayers + codaLayers);
+  }
+
+  pass(batch: MixedBatch, rowsEach = 1): number {
+    const { size } = batch;
+    if (size === 0) return 0;
+    const sequences = this.runtime.rowsOfPass(size);
+    const share = sequences / size;
+    return this.priced((kernels, launch) => {
+      const ends = { kernels: kernels.pass(batch, rowsEach, share), launch };
+      return this.runtime.pass(sequences * rowsEach, ends) / share;
+    });
+  }
+
+  outside(begun: number, _promptTokens: number, ended: number, skipped: number): number {
+    const { preludeLayers, codaLayers } = this.geometry;
+    if (begun + ended === 0) return 0;
+    return this.priced((kernels, launch) => {
+      const all = kernels.outside(begun, 0, ended);
+      const at = (share: number) => ({ kernels: share * all, launch });
+      return (
+        (begun > 0 ? this.runtime.boundary(preludeLayers, at(this.before)) : 0) +
+        (ended > 0 ? this.runtime.boundary(codaLayers, at(1 - this.before)) : 0) +
+        this.runtime.copies(skipped, launch)
+      );
+    });
+  }
+
+  prompts(batch: MixedBatch): number {
+    const { total, ending } = batch.chunks;
+    const { loops, codaLayers } = this.geometry;
+    return this.priced((kernels, launch) => {
+      const all = loops * kernels.pass(batch) + kernels.outside(0, total, ending);
+      const chosen = ending > 0 ? this.runtime.boundary(codaLayers, { kernels: 0, launch }) : 0;
+      return this.runtime.chunk(total, { kernels: all, launch }) + chosen;
+    });
+  }
+
+  private priced(seconds: (kernels: LoopCostPricer, launch: number) => number): number {
+    const { runtime, bound, kernels } = this;
+    const { host } = runtime.source;
+    const estimate = seconds(kernels.estimate, host.estimate);
+    if (bound === 'estimate' || estimate === 0) return estimate;
+    return runtime.widened(estimate, bound, seconds(kernels[bound], host[bound]));
+  }
+}
+
+/**
+ * Seconds of a round of all sequences of a batch (speculation.ts).
+ * @param batch a row a sequence @param rows the same sequences with K + 1 rows each, where each reads for itself
+ */
+export function roundSeconds(
+  { draftLoops, draftTokens }: Draft,
+  loops: number,
+  pricer: LoopPricer,
+  batch: MixedBatch,
+  rows: () => MixedBatch,
+): number {
+  const n = batch.size;
+  const drafts = draftLoops * (draftTokens + 1) * pricer.pass(batch);
+  const outside = draftTokens * pricer.outside(n, 0, n, 0) + pricer.outside(n, 0, n * (draftTokens + 1), 0);
+  const verified = pricer.readsTogether ? pricer.pass(batch, draftTokens + 1) : pricer.pass(rows());
+  return drafts + (loops - draftLoops) * verified + outside;
+}
+
+function batchOf(pricer: LoopPricer, rows: number, length: number): MixedBatch {
+  const batch = new MixedBatch(pricer.knots, 1);
+  for (let i = 0; i < rows; i++) batch.add(length);
+  return batch;
+}
+
+/** Where rounds are faster than tokens one by one. */
+export function whereItPays(
+  of: Speculation,
+  loops: number,
+  pricer: LoopPricer,
+  at: { readonly length: number; readonly sequences: number; readonly mostSequences: number },
+): { readonly paysFromAcceptance: number | null; readonly paysUpToSequences: number } {
+  const given = tokensPerRound(of);
+  /** Tokens of a round that take as long one by one. */
+  const breakEven = (sequences: number): number => {
+    const batch = batchOf(pricer, sequences, at.length);
+    const step = loops * pricer.pass(batch) + pricer.outside(sequences, 0, sequences, 0);
+    const rows = (): MixedBatch => batchOf(pricer, sequences * (of.draftTokens + 1), at.length);
+    return roundSeconds(of, loops, pricer, batch, rows) / step;
+  };
+  const wanted = breakEven(at.sequences);
+  let [low, high] = [0, at.mostSequences];
+  if (breakEven(high) < given) low = high;
+  // Rounds have more rows than steps, so that they lose more the more sequences there are.
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (breakEven(middle) < given) low = middle;
+    else high = middle;
+  }
+  const acceptance = Array.from({ length: 1001 }, (_, i) => i / 1000).find(
+    (p) => tokensPerRound({ ...of, acceptance: p }) >= wanted,
+  );
+  return { paysFromAcceptance: acceptance ?? null, paysUpToSequences: low };
 }

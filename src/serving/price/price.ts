@@ -24,7 +24,7 @@ import { schedule, type Configuration, type Schedule } from '../../schedule/sche
 import { headSchedule, labelsOf, sharedSchedule } from '../../schedule/shared-ops.js';
 import { promptShare } from '../../schedule/streams.js';
 import { unequalLoss } from '../../cost/unequal.js';
-import type { IterationPricer, MixedBatch } from '../scheduler/batch.js';
+import { placeOf, type IterationPricer, type MixedBatch } from '../scheduler/batch.js';
 
 /** Which end of the cost model's interval prices a run. */
 export const BOUNDS = ['low', 'estimate', 'high'] as const;
@@ -128,18 +128,6 @@ class LazyGrid {
     const value = this.values[at]!;
     return value === value ? value : (this.values[at] = this.compute(this.rows[i]!, this.columns[j]!));
   }
-}
-
-/** Index of the last knot that is at most `x`. */
-function placeOf(knots: readonly number[], x: number): number {
-  let low = 0;
-  let high = knots.length;
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (knots[middle]! <= x) low = middle;
-    else high = middle;
-  }
-  return low;
 }
 
 const shareOf = (knots: readonly number[], i: number, x: number): number =>

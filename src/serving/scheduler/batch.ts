@@ -16,6 +16,18 @@ export interface Chunks {
   ending: number;
 }
 
+/** Index of the last knot that is at most `x`. */
+export function placeOf(knots: ArrayLike<number>, x: number): number {
+  let low = 0;
+  let high = knots.length;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (knots[middle]! <= x) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
 export class MixedBatch {
   /** Sequences in each segment. */
   readonly counts: Float64Array;
@@ -47,27 +59,10 @@ export class MixedBatch {
     };
   }
 
-  /** The segment of a length. */
-  segmentOf(length: number): number {
-    const { knots } = this;
-    let low = 0;
-    let high = knots.length;
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (knots[middle]! <= length) low = middle;
-      else high = middle;
-    }
-    return low;
-  }
-
   /** Adds a sequence. @returns its segment */
   add(length: number): number {
-    const segment = this.segmentOf(length);
-    this.counts[segment]!++;
-    this.offsets[segment]! += length - this.iteration;
-    this.size++;
-    this.offset += length - this.iteration;
-    return segment;
+    const segment = placeOf(this.knots, length);
+    return this.addRows(length, 1, segment);
   }
 
   /** Adds rows of one length. @param from a segment at or before its own @returns its segment */

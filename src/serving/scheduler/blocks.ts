@@ -4,7 +4,7 @@
  * from its front, whether anybody might ask for it again or not (as vLLM's block pool does, and as SGLang and TRT-LLM
  * keep answers): blocks without identities are entries that only count.
  */
-const NONE = -1;
+import { NONE } from './requests.js';
 
 export class BlockPool {
   /** Blocks that nobody uses and nobody will ask for. */

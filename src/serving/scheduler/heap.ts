@@ -1,3 +1,5 @@
+import { lengthened } from './requests.js';
+
 /** Whole numbers by (key, tie), the smallest first. Storage grows; nothing is allocated for an item. */
 export class Heap {
   private keys = new Float64Array(64);
@@ -67,9 +69,8 @@ export class Heap {
   }
 
   private grow(): void {
-    const double = <T extends Float64Array | Int32Array>(old: T, into: T): T => (into.set(old), into);
-    this.keys = double(this.keys, new Float64Array(2 * this.size));
-    this.ties = double(this.ties, new Float64Array(2 * this.size));
-    this.items = double(this.items, new Int32Array(2 * this.size));
+    this.keys = lengthened(this.keys, 2 * this.size);
+    this.ties = lengthened(this.ties, 2 * this.size);
+    this.items = lengthened(this.items, 2 * this.size);
   }
 }

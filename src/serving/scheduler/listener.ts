@@ -1,4 +1,5 @@
 /** What a schedule tells: its driver, and what is counted. */
+import type { Metrics } from '../metrics.js';
 
 /** What the schedule tells its driver. */
 export interface Listener {
@@ -21,10 +22,4 @@ export interface Listener {
 }
 
 /** What is counted of a schedule. */
-export interface Counts {
-  preemptions: number;
-  /** Tokens that were computed again after a preemption. */
-  recomputedTokens: number;
-  lookedUpTokens: number;
-  hitTokens: number;
-}
+export type Counts = Pick<Metrics, 'preemptions' | 'recomputedTokens' | 'lookedUpTokens' | 'hitTokens'>;

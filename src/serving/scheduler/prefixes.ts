@@ -1,10 +1,9 @@
 /** Blocks of prompts that later prompts may begin with: which they are, and what a request finds of them. */
 import type { BlockPool } from './blocks.js';
 import type { ReplicaOptions } from './options.js';
-import type { Requests } from './requests.js';
+import { NONE, type Requests } from './requests.js';
 import type { Counts } from './listener.js';
 
-const NONE = -1;
 /** Identities of a session's blocks are session · this + number of the block. */
 const BLOCKS_OF_A_SESSION = 2 ** 22;
 /** Requests that belong to no session are numbered beyond all sessions. */

@@ -25,10 +25,20 @@ export const emptyDraft = (): Draft => ({
   hashes: null,
 });
 
+/** No item, slot or place. */
+export const NONE = -1;
+
 /** Where a request is. */
 export const STATE = { free: 0, waiting: 1, prefill: 2, decode: 3, transfer: 4 } as const;
 
 type Column = Float64Array | Int32Array | Uint8Array;
+
+/** A longer column with the numbers of this one; `empty` lies behind them. */
+export function lengthened<T extends Column>(old: T, length: number, empty = 0): T {
+  const column = new (old.constructor as new (length: number) => T)(length).fill(empty) as T;
+  column.set(old as never);
+  return column;
+}
 
 export class Requests {
   /** Requests that ever came; the number of the next. */
@@ -60,13 +70,9 @@ export class Requests {
   firstToken = new Float64Array(64);
   lastToken = new Float64Array(64);
   preemptions = new Int32Array(64);
-  /** Neighbours in the running list of its replica. */
-  next = new Int32Array(64);
-  previous = new Int32Array(64);
   readonly hashes: (readonly number[] | null)[] = [];
-
-  private free: Int32Array = new Int32Array(64);
-  private freeCount = 0;
+  /** Places that are free: the last is taken first. */
+  private readonly free: number[] = [];
   private capacity = 0;
 
   constructor() {
@@ -75,8 +81,8 @@ export class Requests {
 
   /** Takes a place for a request. */
   add(draft: Draft): number {
-    if (this.freeCount === 0) this.extend(2 * this.capacity);
-    const slot = this.free[--this.freeCount]!;
+    if (this.free.length === 0) this.extend(2 * this.capacity);
+    const slot = this.free.pop()!;
     this.number[slot] = this.created++;
     this.arrival[slot] = draft.time;
     this.prompt[slot] = draft.promptTokens;
@@ -101,38 +107,15 @@ export class Requests {
   remove(slot: number): void {
     this.state[slot] = STATE.free;
     this.hashes[slot] = null;
-    this.free[this.freeCount++] = slot;
+    this.free.push(slot);
     this.active--;
   }
 
   private extend(capacity: number): void {
-    const longer = <T extends Column>(old: T): T => {
-      const column = new (old.constructor as new (length: number) => T)(capacity);
-      column.set(old.subarray(0, Math.min(old.length, capacity)) as never);
-      return column;
-    };
-    this.number = longer(this.number);
-    this.arrival = longer(this.arrival);
-    this.prompt = longer(this.prompt);
-    this.output = longer(this.output);
-    this.session = longer(this.session);
-    this.turn = longer(this.turn);
-    this.state = longer(this.state);
-    this.replica = longer(this.replica);
-    this.emitted = longer(this.emitted);
-    this.target = longer(this.target);
-    this.computed = longer(this.computed);
-    this.began = longer(this.began);
-    this.segment = longer(this.segment);
-    this.units = longer(this.units);
-    this.scheduled = longer(this.scheduled);
-    this.firstToken = longer(this.firstToken);
-    this.lastToken = longer(this.lastToken);
-    this.preemptions = longer(this.preemptions);
-    this.next = longer(this.next);
-    this.previous = longer(this.previous);
-    this.free = longer(this.free);
-    for (let slot = capacity - 1; slot >= this.capacity; slot--) this.free[this.freeCount++] = slot;
+    const columns = this as unknown as Record<string, Column>;
+    for (const [name, old] of Object.entries(this))
+      if (ArrayBuffer.isView(old)) columns[name] = lengthened(old as Column, capacity);
+    for (let slot = capacity - 1; slot >= this.capacity; slot--) this.free.push(slot);
     this.capacity = capacity;
   }
 }

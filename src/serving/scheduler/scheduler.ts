@@ -17,11 +17,9 @@ import { blocksOf, type ReplicaOptions } from './options.js';
 import { Outlook } from './outlook.js';
 import { Prefixes } from './prefixes.js';
 import type { Counts, Listener } from './listener.js';
-import { STATE, type Requests } from './requests.js';
+import { NONE, STATE, type Requests } from './requests.js';
 import { Room } from './room.js';
 import type { WaitingQueue } from './waiting.js';
-
-export const NONE = -1;
 
 /** Why a request that waits could not begin: places in LIMITS (metrics.ts). */
 const [NO_BLOCKS, NO_PLACE, NO_BUDGET] = [0, 1, 2];

@@ -1,5 +1,5 @@
 /** Reads what requests come to a server: text and numbers from outside become a workload. */
-import { UserError } from '../../errors.js';
+import { show, UserError } from '../../errors.js';
 import { parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
 import {
   asked,
@@ -10,10 +10,9 @@ import {
   type WorkloadName,
 } from '../../schema/serving.js';
 import type { Source } from '../engine.js';
-import { longestLength, meanLength, shortestLength } from './draws.js';
-import { readLengths, readObserved } from './lengths.js';
-import { summarise, TraceSource } from './trace.js';
-import { ARRIVALS, SyntheticSource, type ArrivalKind, type SyntheticWorkload } from './workload.js';
+import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
+import { observedLengths, summarise, TraceSource } from './trace.js';
+import { ARRIVALS, SyntheticSource, type ArrivalKind, type Observed, type SyntheticWorkload } from './workload.js';
 
 /** Longest request of a made-up workload that needs no more; models' own limits are often far beyond what chats use. */
 const MADE_UP_LONGEST = 32_768;
@@ -69,6 +68,9 @@ export interface Requested {
   readonly requests: number;
 }
 
+/** The number of a setting that is asked for, or the other. */
+type NumberOf = (name: WorkloadName, rule: Parameters<typeof parseNumber>[2], otherwise: number) => number;
+
 /** Of each user of a closed loop at least, so that most of them come when all users are there. */
 const REQUESTS_A_USER = 10;
 
@@ -84,11 +86,8 @@ export function readWorkload(
   skipBad: boolean,
 ): WorkloadChoice {
   const flag = (name: WorkloadName): string => `--${servingFlag(name)}`;
-  const number = (
-    name: WorkloadName,
-    rule: { min: number; max: number; whole?: boolean },
-    otherwise: number,
-  ): number => (asked(w[name]) ? parseNumber(w[name], flag(name), rule) : otherwise);
+  const number: NumberOf = (name, rule, otherwise) =>
+    asked(w[name]) ? parseNumber(w[name], flag(name), rule) : otherwise;
   if (asked(w.trace)) {
     const misplaced = MADE_UP.find((name) => asked(w[name]));
     if (misplaced !== undefined)
@@ -140,6 +139,11 @@ export function readWorkload(
   const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
   const bounded = asked(w.maxConcurrency) ? `, at most ${settings.mostOpen} sent at once` : '';
   const lengthsLabel = `${lengths}${turns}${prefix}`;
+  /** Requests of the workload with these settings otherwise. */
+  const requested = (otherwise: Partial<SyntheticWorkload>): Requested => {
+    const all = { ...settings, ...otherwise };
+    return { source: new SyntheticSource(all), requests: all.requests };
+  };
   return {
     label: `${arrivals === 'closed' ? `${settings.users} users` : arrivals}${bounded}, ${lengthsLabel}`,
     lengthsLabel,
@@ -158,22 +162,61 @@ export function readWorkload(
     source: (rate, least = { requests: 0, seconds: 0 }) => {
       const requestsPerSecond = rate ?? settings.requestsPerSecond;
       const requests = Math.max(settings.requests, least.requests, Math.ceil(requestsPerSecond * least.seconds));
-      return { source: new SyntheticSource({ ...settings, requestsPerSecond, requests }), requests };
+      return requested({ requestsPerSecond, requests });
     },
     ramped:
       arrivals === 'closed' && thinkSeconds === 0 && !asked(w.ramp)
-        ? (rampSeconds) => ({
-            source: new SyntheticSource({ ...settings, rampSeconds }),
-            requests: settings.requests,
-          })
+        ? (rampSeconds) => requested({ rampSeconds })
         : null,
     closed: (users, rampSeconds, least) => {
       const requests = Math.max(settings.requests, least, REQUESTS_A_USER * users);
-      return {
-        source: new SyntheticSource({ ...settings, arrivals: 'closed', users, rampSeconds, requests }),
-        requests,
-      };
+      return requested({ arrivals: 'closed', users, rampSeconds, requests });
     },
+  };
+}
+
+/**
+ * Reads `512`, `uniform:100-900` or `lognormal:1024:512`.
+ * @throws UserError for anything else
+ */
+function readLengths(text: string | number, subject: string): Lengths {
+  const word = String(text).trim();
+  const [kind, ...rest] = word.split(':');
+  if (kind === 'uniform' && rest.length === 1) {
+    const [least, most, ...more] = rest[0]!.split('-').map((part) => parseTokens(part, subject));
+    if (least !== undefined && most !== undefined && more.length === 0 && least <= most)
+      return { kind: 'uniform', least, most };
+  } else if (kind === 'lognormal' && rest.length === 2) {
+    const mean = parseTokens(rest[0]!, subject);
+    if (/^0+(\.0*)?$/.test(rest[1]!)) return { kind: 'fixed', tokens: mean };
+    return { kind: 'lognormal', mean, deviation: parseTokens(rest[1]!, subject) };
+  } else if (rest.length === 0 && /^[0-9]/.test(word)) return { kind: 'fixed', tokens: parseTokens(word, subject) };
+  throw new UserError(
+    `${subject} must be tokens, uniform:LEAST-MOST or lognormal:MEAN:DEVIATION, not ${show(text)}`,
+    `write for example ${subject} lognormal:1024:512`,
+  );
+}
+
+/**
+ * Lengths of the trace of `--lengths-of`; with a number for prompts or outputs, scaled so that this is their mean.
+ * @throws UserError where either is no number
+ */
+function readObserved(w: Pick<Workload, 'lengthsOf' | 'promptTokens' | 'outputTokens'>, most: number): Observed {
+  const { prompts, outputs } = observedLengths(String(w.lengthsOf), most);
+  const scaled = (of: Int32Array, wanted: string | number | undefined, subject: string): Int32Array => {
+    if (wanted === undefined) return of;
+    const lengths = readLengths(wanted, subject);
+    if (lengths.kind !== 'fixed')
+      throw new UserError(
+        `${subject} must be a number beside --lengths-of, the mean of what is drawn, not ${show(wanted)}`,
+        `write for example ${subject} 512`,
+      );
+    const by = (lengths.tokens * of.length) / of.reduce((sum, n) => sum + n, 0);
+    return of.map((n) => Math.max(1, Math.round(n * by)));
+  };
+  return {
+    prompts: scaled(prompts, w.promptTokens, '--prompt-tokens'),
+    outputs: scaled(outputs, w.outputTokens, '--output-tokens'),
   };
 }
 
@@ -207,12 +250,7 @@ const MADE_UP = (Object.keys(WORKLOAD_SETTINGS) as WorkloadName[]).filter(
   (name) => !['trace', 'speedUp', 'limit', 'rate', 'depth', 'draftAcceptance'].includes(name),
 );
 
-function readTrace(
-  w: Workload,
-  number: (name: WorkloadName, rule: { min: number; max: number; whole?: boolean }, otherwise: number) => number,
-  positions: number,
-  skipBad: boolean,
-): WorkloadChoice {
+function readTrace(w: Workload, number: NumberOf, positions: number, skipBad: boolean): WorkloadChoice {
   const path = String(w.trace);
   const limit = number('limit', { min: 1, max: 1e9, whole: true }, Infinity);
   const speedUp = number('speedUp', { min: 1e-6, max: 1e6 }, 1);

@@ -2,7 +2,7 @@
 import { parse as parseCsv } from 'csv-parse/sync';
 import { show } from '../../errors.js';
 import { isObject } from '../../io/json.js';
-import type { Draft } from '../scheduler/requests.js';
+import { emptyDraft, type Draft } from '../scheduler/requests.js';
 
 /** Most tokens of a prompt or an answer that a line may state. */
 const MAX_TOKENS = 2 ** 30;
@@ -174,11 +174,6 @@ function write(
       const [name, text] = tokenCells[i] as Cell;
       return `${name} must be a whole number from 1 to ${MAX_TOKENS}, not ${show(text)}`;
     }
-  draft.time = time;
-  draft.promptTokens = prompt;
-  draft.outputTokens = output;
-  draft.session = -1;
-  draft.turn = 0;
-  draft.hashes = null;
+  Object.assign(draft, emptyDraft(), { time, promptTokens: prompt, outputTokens: output });
   return null;
 }

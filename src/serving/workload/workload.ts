@@ -7,7 +7,7 @@ export const ARRIVALS = ['poisson', 'gamma', 'constant', 'closed'] as const;
 export type ArrivalKind = (typeof ARRIVALS)[number];
 
 /** Pairs of lengths that were observed, drawn with equal chances. */
-interface Observed {
+export interface Observed {
   readonly prompts: Int32Array;
   readonly outputs: Int32Array;
 }
@@ -86,10 +86,7 @@ export class SyntheticSource implements Source {
       if (w.mostOpen === Infinity) return false;
       this.clock += this.gap();
       draft.time = Math.max(completed.time, this.clock);
-      this.write(draft, this.sessions++, 0, 0);
-      return true;
-    }
-    draft.time = completed.time + (w.thinkSeconds === 0 ? 0 : w.thinkSeconds * exponential(this.thinking));
+    } else draft.time = completed.time + (w.thinkSeconds === 0 ? 0 : w.thinkSeconds * exponential(this.thinking));
     if (goesOn) this.write(draft, completed.session, completed.turn + 1, said);
     else this.write(draft, this.sessions++, 0, 0);
     return true;
