@@ -41,8 +41,8 @@ const CAUSES: readonly Cause[] = [
     words:
       'the source says H100 SXM; one sequence of 32k tokens took it 43.3 ms a token of Qwen3-32B: 73.9 GB at ' +
       '1.71 TB/s, half of an SXM’s rate, 86 % of an H100 PCIe’s. The same source’s A100 took 48.6 ms. Priced as an ' +
-      'H100 PCIe all 32 throughputs of longer answers are inside: −2 to +20 % with weights of 16 bits, 23 to 45 % ' +
-      'too high with 8, where they are 54 to 115 %',
+      'H100 PCIe all 32 throughputs of longer answers are inside: 0 to 20 % too high with weights of 16 bits, 25 to ' +
+      '55 % with 8, where they are 75 to 134 %',
   },
   {
     holds: ({ file, row, kind }) => file === 'gpustack' && /-a100-80-vllm-128$/.test(row.id) && kind !== 'step',
