@@ -8,7 +8,8 @@ import { read, write, type Step } from '../../kernels/host/plan.js';
 import type { Calibration } from '../schema/calibration.js';
 import { printable } from '../errors.js';
 import { GpuError } from '../../kernels/host/errors.js';
-import { MATRIX_FEATURE, type Clock } from '../gpu/platform.js';
+import { unitsObstacle } from '../../kernels/shared/dense/matrix.launch.js';
+import type { Clock } from '../gpu/platform.js';
 import { fill, holding, plain } from './inputs.js';
 import { medianOf, mediansOf } from './rounds.js';
 import { secondsOf } from './timing.js';
@@ -226,22 +227,9 @@ async function timesFor(run: (times: number) => Promise<number>): Promise<number
 
 /** Why ceiling_matrix.wgsl cannot run on a device, or null. */
 export function matrixObstacle(device: Pick<Device, 'has' | 'units'>): string | null {
-  const {
-    matrixConfigs,
-    subgroupSizes: [least, most],
-  } = device.units;
-  if (!device.has(MATRIX_FEATURE)) return `the adapter has no ${MATRIX_FEATURE}`;
-  if (!device.has('shader-f16') || !device.has('subgroups'))
-    return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
-  const fits = matrixConfigs.some(
-    ({ componentType, resultComponentType, M, N, K }) =>
-      componentType === 'f16' && resultComponentType === 'f32' && [M, N, K].every((side) => side === MATRIX.side),
-  );
-  if (!fits) {
-    const there = matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`);
-    const are = there.length === 1 ? 'is' : 'are';
-    return `no matrix unit multiplies 16×16×16 f16 into f32; there ${are} ${there.join(', ') || 'none'}`.slice(0, 400);
-  }
+  const [least, most] = device.units.subgroupSizes;
+  const none = unitsObstacle(device);
+  if (none !== null) return none;
   if (least !== most || MATRIX.workgroup % most !== 0)
     return (
       `subgroups have ${least} to ${most} threads; the kernel wants one size of which ` +

@@ -65,26 +65,29 @@ export interface DeviceTraits {
   readonly limits: { readonly maxComputeWorkgroupStorageSize: number };
 }
 
+/** Why a device has no units for kernels that multiply 16 × 16 × 16 f16 into f32, or null. */
+export function unitsObstacle(device: Pick<DeviceTraits, 'has' | 'units'>): string | null {
+  const { matrixConfigs } = device.units;
+  if (!device.has(FEATURE)) return `the adapter has no ${FEATURE}`;
+  if (!device.has('shader-f16') || !device.has('subgroups'))
+    return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
+  const fits = matrixConfigs.some(
+    ({ componentType, resultComponentType, M, N, K }) =>
+      componentType === 'f16' && resultComponentType === 'f32' && [M, N, K].every((side) => side === SIDE),
+  );
+  if (fits) return null;
+  const there = matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`);
+  const are = there.length === 1 ? 'is' : 'are';
+  return `no matrix unit multiplies 16×16×16 f16 into f32; there ${are} ${there.join(', ') || 'none'}`.slice(0, 400);
+}
+
 /**
  * Why kernels on matrix units cannot run on a device, or null: the reason not to set `OperationOptions.matrixUnits`.
  */
 export function matrixUnitsObstacle(device: Omit<DeviceTraits, 'description'>): string | null {
-  const {
-    matrixConfigs,
-    subgroupSizes: [least, most],
-  } = device.units;
-  if (!device.has(FEATURE)) return `the adapter has no ${FEATURE}`;
-  if (!device.has('shader-f16') || !device.has('subgroups'))
-    return 'matrix units need shader-f16 and subgroups, which the adapter lacks';
-  if (
-    !matrixConfigs.some(
-      (c) =>
-        c.componentType === 'f16' && c.resultComponentType === 'f32' && [c.M, c.N, c.K].every((side) => side === SIDE),
-    )
-  ) {
-    const others = matrixConfigs.map((c) => `${c.M}×${c.N}×${c.K} ${c.componentType} into ${c.resultComponentType}`);
-    return `no matrix unit multiplies 16×16×16 f16 into f32; there are ${others.join(', ') || 'none'}`;
-  }
+  const [least, most] = device.units.subgroupSizes;
+  const none = unitsObstacle(device);
+  if (none !== null) return none;
   if (least !== SUBGROUP || most !== SUBGROUP)
     return `subgroups have ${least} to ${most} threads; the kernels want ${SUBGROUP}`;
   const bytes = device.limits.maxComputeWorkgroupStorageSize;
