@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OP_CLASSES } from '../../kernels/op-classes.js';
 import { COMMANDS } from '../../src/commands/commands.js';
 import { parse } from '../../src/commands/parser.js';
 import { DRIFT_RETRIED } from '../../src/bench/calibrate/repetitions.js';
@@ -376,6 +377,14 @@ describe('what the pages list', () => {
     const [rows, priced] = counts.slice(1).map((n) => Number(n).toLocaleString('en-US'));
     expect(trust).toContain(`with ${priced} of ${rows} published rows`);
     expect(readme).toContain(`against ${priced} published rows`);
+  });
+
+  it('operations of a table of times, with their sizes', () => {
+    const rows = read(join(ROOT, 'docs/stacks.md')).split('\n');
+    for (const [op, { axes, fixed }] of Object.entries(OP_CLASSES)) {
+      const row = rows.find((line) => line.startsWith('|') && line.split('|')[1]!.includes(`\`${op}\``));
+      expect(row?.split('|')[2]!.trim().split(', '), op).toEqual([...fixed, ...axes]);
+    }
   });
 
   it('constants are those of the code', () => {
