@@ -371,6 +371,8 @@ describe('what the pages list', () => {
     const readme = read(join(ROOT, 'README.md'));
     const [, full] = /^> full .* ([\d.]+ \([\d.]+–[\d.]+\))/m.exec(readme)!;
     expect(trust).toContain(`\`${full}\` ms a token`);
+    const [, run, word] = /At (\d+): \d+ ms a token \([\d–]+, (\w+)\)/.exec(readme)!;
+    expect(trust).toContain(`${run} sequences at once. The time is\n\`${word}\``);
     const counts = /^(\d+) published rows of real servers; (\d+) are priced/m.exec(
       read(join(ROOT, 'docs/accuracy.md')),
     )!;
