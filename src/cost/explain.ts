@@ -181,7 +181,7 @@ export function explainStep(c: Configuration, pricer: Pricer, batch: number, con
     evidence: step.evidence,
     weakest: {
       kernels: [...new Set(weakest.map((g) => g.kernel))],
-      share: weakest.reduce((sum, g) => sum + g.estimate, 0) / step.estimate,
+      share: EVIDENCE.slice(level).reduce((sum, word) => sum + step.evidenceShare[word], 0),
     },
     floor:
       runtime || !pricer.spread

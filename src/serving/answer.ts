@@ -19,7 +19,7 @@ import { raisedNote } from './trial.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
 import { allRefused, readServer, readTargets, reportedTargets, wholePrompts, type ServerChoice } from './question.js';
-import { readWorkload } from './workload/read.js';
+import { readWorkload, type WorkloadChoice } from './workload/read.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
 import { transferNotes } from './price/transfer.js';
@@ -179,10 +179,27 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       ...takenWhole(chosen, server),
       ...transferNotes(server),
       ...watermarkNote(host?.stack, scenario.server?.watermark),
+      ...(runs[0] ? fewAtOnce(runs[0], workload) : []),
       ...(o.findRate ? [] : frontEnd(host?.stack, workload.requestsPerSecond ?? 0, server)),
       ...request.notes,
     ],
   };
+}
+
+/** Share of its users that a run has in it on average, below which its throughput is not that of a long one. */
+const ALL_THERE = 0.95;
+
+/** Says of a run whose users were not all there for much of it. By Little's law. */
+function fewAtOnce(run: Run, { users, thinkSeconds, requests }: WorkloadChoice): string[] {
+  const { request_throughput: rate, mean_e2el_ms: latency } = run.estimate;
+  if (users === null || latency === null || rate === 0) return [];
+  const there = (rate * (latency / 1e3 + thinkSeconds)) / users;
+  if (there >= ALL_THERE) return [];
+  const enough = Number(((requests * (1 - there)) / (1 - ALL_THERE)).toPrecision(1));
+  return [
+    `on average ${Math.floor(100 * there)} % of the ${users} users were there, as they begin one after the other and ` +
+      `the last ones end alone: a longer run, as of --requests ${enough}, has more throughput and later first tokens`,
+  ];
 }
 
 /** What is simulated for a server that has no such flag. */

@@ -186,7 +186,7 @@ function noRateWords({ tooLong, missed, alone }: Found, setting: Setting, inOneI
   const raised = 2 ** Math.ceil(Math.log2(prompt));
   const wide = inOneIteration(raised);
   const { meets } = trial(wide, targets, 'estimate', workload.source(LEAST_RATE, look(setting, wide)));
-  if (!meets) return `${late}, and would with --max-num-batched-tokens ${raised}`;
+  if (!meets) return `${late}, even with --max-num-batched-tokens ${raised}`;
   const iterations = `${Math.ceil(prompt / most)} iterations of ${most}`;
   return (
     `${late}, since a prompt of ${Math.round(prompt)} tokens takes ${iterations}; ` +

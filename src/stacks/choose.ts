@@ -106,7 +106,8 @@ function askedStack(
     return decided(null);
   }
   if (asked === 'attainable') return decided(null);
-  if (isRuntime(asked)) return { ...decided(has(RUNTIME_KERNELS) ? RUNTIME_KERNELS : null), stack: asked };
+  if (isRuntime(asked) && runsOn(asked, spec))
+    return { ...decided(has(RUNTIME_KERNELS) ? RUNTIME_KERNELS : null), stack: asked };
   if (has(asked)) return decided(asked);
   if (runsOn(asked, spec)) {
     const own = decided(null);
@@ -118,7 +119,8 @@ function askedStack(
       ? `${stackLabel(asked)} does not run on ${spec.name}`
       : `--stack knows no ${show(asked)}`,
     `write one of ${STACK_CHOICES.filter(
-      (name) => (name !== 'lla-sim' || calibrated !== null) && (!isStack(name) || runsOn(name, spec)),
+      (name) =>
+        (name !== 'lla-sim' || calibrated !== null) && (!(isStack(name) || isRuntime(name)) || runsOn(name, spec)),
     ).join(', ')}, or the path of a file that lla-sim import wrote`,
   );
 }
@@ -146,13 +148,15 @@ export const otherCardNotes = (spec: DeviceSpec, { file }: StackTables): string[
           : `kernel times are those of the ${file.device}, which has the same chip, at the rates of this card`,
       ];
 
-/** Whether a server without tables of a GPU runs there. */
+/** Whether a server runs on a GPU, with tables of it or without. */
 export const runsOn = (stack: string, { vendor }: DeviceSpec): boolean =>
-  isStack(stack) && (vendor === 'nvidia' || (vendor === 'amd' && stack !== 'trtllm'));
+  stack === 'transformers' ||
+  ((isStack(stack) || isRuntime(stack)) && (vendor === 'nvidia' || (vendor === 'amd' && stack !== 'trtllm')));
 
 /** Said where tables price a model that their stack does not serve. */
 export const unservedNote = (model: string | null, { file }: StackTables): string =>
-  `no serving stack runs ${model ?? 'this model'}: kernels of ${stackName(file)} price what they can do of it`;
+  `neither vLLM, SGLang nor TRT-LLM runs ${model ?? 'this model'}: kernels of ${stackName(file)} price what they can ` +
+  'do of it';
 
 /** What prices a GPU without tables. */
 function tunedElsewhere({ sameChipAs, vendor }: DeviceSpec): string {

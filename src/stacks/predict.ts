@@ -234,7 +234,7 @@ export class StackPredictor {
    */
   predict(op: OpClass, shape: OpShape): StackPrice | null {
     const found = this.#find(op, shape);
-    return found && inAStep(this.file, found.table, shape, found.predict(shape));
+    return found && inAStep(this.file, found.table, shape, (of) => found.predict(of));
   }
 
   /** Why that time; null where `predict` knows none. */
@@ -244,7 +244,7 @@ export class StackPredictor {
     const why = found.explain(shape);
     const { repository } = this.file.sources[found.table.source]!;
     const told = { ...why, data: why.data && { ...why.data, source: `${repository} on ${this.file.device}` } };
-    return explainedInAStep(this.file, found.table, shape, found.predict(shape), told);
+    return explainedInAStep(this.file, found.table, shape, (of) => found.predict(of), told);
   }
 
   #find(op: OpClass, shape: OpShape): TablePredictor | null {

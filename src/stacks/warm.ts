@@ -77,15 +77,29 @@ function coldSeconds({ device, rates, sources }: StackFile, table: StackTable, s
   return isWarm ? streamedBytes(of, shape, work) / rates.memoryBytesPerSecond : 0;
 }
 
+/** A table's time over its own law's, at most 1, at the fewest sequences whose cache the L2 cannot hold. */
+function coldFactor(file: StackFile, table: StackTable, shape: OpShape, predict: Predicted): number {
+  const { batch } = shape;
+  if (batch === undefined) return 1;
+  const bytes = classSpec(table.op).work(shape).cacheBytes ?? 0;
+  const least = L2_MULTIPLE * (L2_BYTES.get(file.device) ?? 0);
+  const more = { ...shape, batch: Math.ceil((batch * least) / bytes) + 1 };
+  return Math.min(1, predict(more).estimate / lawSeconds(table.law, classSpec(table.op).work(more), file.rates));
+}
+
+type Predicted = (shape: OpShape) => StackPrice;
+
 /**
- * A table's price as a step has it. What is faster than memory is certainly warm, and its law alone prices it; what
- * may be warm has the law as its slow end.
+ * A table's price as a step has it. What is faster than memory is certainly warm, and its law alone prices it, moved as
+ * the nearest time that is not warm; what may be warm has the law as its slow end.
  */
-export function inAStep(file: StackFile, table: StackTable, shape: OpShape, price: StackPrice): StackPrice {
+export function inAStep(file: StackFile, table: StackTable, shape: OpShape, predict: Predicted): StackPrice {
+  const price = predict(shape);
   const cold = coldSeconds(file, table, shape, price.estimate);
   if (cold === 0) return price;
   const law = lawSeconds(table.law, classSpec(table.op).work(shape), file.rates);
-  const estimate = price.estimate >= cold ? price.estimate : Math.max(law, cold);
+  const isWarm = price.estimate < cold;
+  const estimate = isWarm ? Math.max(law * coldFactor(file, table, shape, predict), cold) : price.estimate;
   const by = estimate / price.estimate;
   return {
     ...price,
@@ -101,10 +115,11 @@ export function explainedInAStep(
   file: StackFile,
   table: StackTable,
   shape: OpShape,
-  price: StackPrice,
+  predict: Predicted,
   why: CallExplanation,
 ): CallExplanation {
-  const { estimate, high } = inAStep(file, table, shape, price);
+  const price = predict(shape);
+  const { estimate, high } = inAStep(file, table, shape, predict);
   if (estimate > price.estimate) return { ...why, law: { ...why.law, warm: true } };
   if (high <= price.high) return why;
   return { ...why, leftOut: [...why.leftOut, { what: WARM, halfWidth: Math.log(high / estimate), enters: 'instead' }] };

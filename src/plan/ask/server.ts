@@ -8,6 +8,7 @@ import { stackLabel } from '../../stacks/serving.js';
 import {
   isAsynchronous,
   isRuntime,
+  isStack,
   listedAs,
   servedBy,
   stackName,
@@ -139,7 +140,7 @@ export function hostOf({ gpu, spec, model }: Sources, { stack: asked, server }: 
     return { stack: file.stack, version: own, name: stackName({ ...file, version: own }) };
   }
   const stack = asked ?? usualStack(listedAs(model));
-  if (!gpu || !spec || !runsOn(stack, spec)) return null;
+  if (!gpu || !spec || !isStack(stack) || !runsOn(stack, spec)) return null;
   // Later versions refuse some models.
   const newest = servedBy(listedAs(model), stack)?.until ?? null;
   return { stack, version: version ?? newest, name: `${stackLabel(stack)}${version === null ? '' : ` ${version}`}` };

@@ -2,7 +2,7 @@
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
-import { isRuntime, listedAs, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
+import { isRuntime, listedAs, RUNTIMES, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
 import { counted, formatDecimalBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { planName } from '../words/words.js';
@@ -351,8 +351,13 @@ export const fullDoesNotFit = ({ memory: m }: Plan): string =>
 /** Why no plan of these runs today. */
 function noStackReason(r: Asked, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
-  if (!STACKS.some((stack) => servedBy(listedAs(r), stack)))
-    return `no serving stack is known to run ${r.geometry.name}`;
+  if (!STACKS.some((stack) => servedBy(listedAs(r), stack))) {
+    const others = RUNTIMES.filter((runtime) => servedBy(listedAs(r), runtime));
+    return others.length === 0
+      ? `no serving stack is known to run ${r.geometry.name}`
+      : `of servers ${others.map(stackLabel).join(' and ')} alone ${others.length === 1 ? 'runs' : 'run'} ` +
+          `${r.geometry.name} (--stack ${others[0]})`;
+  }
   if (r.servingStack === null)
     return isRuntime(r.stack ?? undefined)
       ? `${r.stack} was never measured on ${r.device.name} or its like`

@@ -45,9 +45,11 @@ function timeWarnings(r: Planned, shown: readonly Plan[]): Warning[] {
     evidence.has('extrapolated') && {
       code: 'extrapolated',
       message:
-        octaves > 0
+        2 ** octaves >= 1.05
           ? `extrapolated times lie up to ${formatNumber(2 ** octaves)} times outside the sizes that were measured`
-          : 'extrapolated times were measured on another card with this chip',
+          : octaves > 0
+            ? 'extrapolated times lie just outside the sizes that were measured'
+            : 'extrapolated times were measured on another card with this chip',
     },
   ]);
 }

@@ -169,6 +169,8 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
 const hostSource = (row: string | null): string =>
   row === null ? 'no host beside such a GPU was measured' : `row ${row} of the ledger`;
 
+const MORE_SEQUENCES = 'measured calls of more sequences (of so few the L2 held what they read again)';
+
 function explained(of: CallExplanation & { readonly seconds: Interval }, shape: Sizes): string[] {
   const { law, data, leftOut, seconds, rule } = of;
   const first = law.parts.find((p) => FLOORS.includes(p.part));
@@ -189,7 +191,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
         ? ', and by that alone: measured calls of this size were faster than memory, as the L2 held what they ' +
           'read again'
         : ''
-      : `; measured shapes move it × ${formatFactor(residual)}, to ${time(alone)}`;
+      : `; ${law.warm ? MORE_SEQUENCES : 'measured shapes'} move it × ${formatFactor(residual)}, to ${time(alone)}`;
   return present([
     data
       ? `data: ${data.points} shapes ${data.source ? `of ${data.source}` : 'measured'}${nearest(data, shape)}`

@@ -132,7 +132,7 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
     ...hanging(
       today
         ? `Runs today on ${today.servedBy}: ${describe(today)}.`
-        : 'No candidate’s kernels were measured in a serving stack on this GPU.',
+        : 'No candidate runs today on a server whose kernels were measured on this GPU.',
     ),
     ...(attainable ? hanging(`With kernels as fast as tuned ones are: ${describe(attainable)}.`) : []),
     ...testedLines(r),
@@ -277,7 +277,7 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
   const shown = candidates.filter((s) => s.refused === null);
   const groups: [string, SustainedRate[]][] = [
     ['Runs today:', shown.filter((s) => s.servedBy !== null)],
-    ['Attainable (kernels that nobody has measured here, or written):', shown.filter((s) => s.servedBy === null)],
+    ['Attainable (no server that was measured here runs it):', shown.filter((s) => s.servedBy === null)],
   ];
   const parts = [
     ...groups.filter(([, rows]) => rows.length > 0).map(([heading, rows]) => [heading, ...columns(list, rows)]),
@@ -343,8 +343,9 @@ function trust(r: SimulationReport): string[] {
       (s.asyncScheduling ? 'while the GPU works' : 'between iterations'),
     (r.candidates ?? r.ways)
       ? 'slow, fast: every iteration takes the high, or the low end of its interval'
-      : 'fast–slow: every iteration (and transfer) takes the low, or the high end of its interval; in parentheses ' +
-        'the least and the most of these runs and the estimate',
+      : 'fast–slow: every iteration (and transfer) takes the low, or the high end of its interval, and first tokens ' +
+        'with their wait are as far off as published ones were; in parentheses the least and the most of these runs ' +
+        'and the estimate',
     r.candidates && 'what each candidate loses in quality lla-sim plan says',
     fewWords(shownRuns(r)),
     `${exactnessWords(r)}; TPOT is (E2EL − TTFT) / (output tokens − 1)`,

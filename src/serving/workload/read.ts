@@ -30,6 +30,8 @@ export interface WorkloadChoice {
   readonly mostOpen: number | null;
   /** Requests a second; null for users who wait for their answers. */
   readonly requestsPerSecond: number | null;
+  /** Those users; null where requests come by themselves. */
+  readonly users: number | null;
   readonly requests: number;
   readonly meanOutputTokens: number;
   readonly meanPromptTokens: number;
@@ -124,7 +126,7 @@ export function readWorkload(
   const most = maxModelLen ?? Math.min(positions, Math.max(MADE_UP_LONGEST, longestOf(settings)));
   if (!observed) refuseAllTooLong(settings, most, maxModelLen !== null);
   if (arrivals === 'closed' && asked(w.rate))
-    throw new UserError('--rate says nothing of users who wait for their answers', 'leave it out, or name --users');
+    throw new UserError('--rate says nothing of users who wait for their answers', 'name --users instead');
   if (arrivals === 'closed' && asked(w.maxConcurrency))
     throw new UserError('--max-concurrency says nothing of users who wait for their answers', 'name --users instead');
   const scaled = [
@@ -149,6 +151,7 @@ export function readWorkload(
     lengthsLabel,
     kind: 'made up',
     requestsPerSecond: arrivals === 'closed' ? null : settings.requestsPerSecond,
+    users: arrivals === 'closed' ? settings.users : null,
     mostOpen: settings.mostOpen === Infinity ? null : settings.mostOpen,
     requests: settings.requests,
     meanOutputTokens: observed ? mean(observed.outputs) : meanLength(output),
@@ -267,6 +270,7 @@ function readTrace(w: Workload, number: NumberOf, positions: number, skipBad: bo
     kind: 'trace',
     mostOpen: null,
     requestsPerSecond: rate,
+    users: null,
     requests,
     meanOutputTokens: summary.outputTokens / requests,
     meanPromptTokens: summary.promptTokens / requests,
