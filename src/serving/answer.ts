@@ -195,7 +195,9 @@ function fewAtOnce(run: Run, { users, thinkSeconds, requests }: WorkloadChoice):
   if (users === null || latency === null || rate === 0) return [];
   const there = (rate * (latency / 1e3 + thinkSeconds)) / users;
   if (there >= ALL_THERE) return [];
-  const enough = Number(((requests * (1 - there)) / (1 - ALL_THERE)).toPrecision(1));
+  const least = (requests * (1 - there)) / (1 - ALL_THERE);
+  const digit = 10 ** Math.floor(Math.log10(least));
+  const enough = digit * Math.ceil(least / digit);
   return [
     `on average ${Math.floor(100 * there)} % of the ${users} users were there, as they begin one after the other and ` +
       `the last ones end alone: a longer run, as of --requests ${enough}, has more throughput and later first tokens`,

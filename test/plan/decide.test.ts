@@ -211,9 +211,18 @@ describe('the decision', () => {
     }
   });
 
+  it('names published figures that were further off than its own interval', async () => {
+    const ask = async (device: string): Promise<string[]> => {
+      const of = { model: 'ledger/models/llama-3.1-70b.json', weightType: 'fp8', stack: 'trtllm' };
+      return (await planOf({ ...of, device, context: '4k', codec: ['full'] })).answer.risks.map((w) => w.code);
+    };
+    expect(await ask('h100')).toContain('tested-beyond');
+    expect(await ask('b200')).not.toContain('tested-beyond');
+  });
+
   it('where no stack runs the model or was measured on the device nothing is recommended with confidence', async () => {
     for (const [s, why] of [
-      [{ model: 'huginn-3.5b', device: 'h100' }, 'no serving stack is known to run huginn-3.5b'],
+      [{ model: 'huginn-3.5b', device: 'h100' }, 'of servers vllm-rlt alone runs huginn-3.5b (--stack vllm-rlt)'],
       [{ device: 'mi300x' }, 'no kernels of a serving stack were measured on AMD Instinct MI300X'],
       [{ device: 'mi300x', stack: 'vllm-rlt' }, 'vllm-rlt was never measured on AMD Instinct MI300X or its like'],
       [{ device: 'm3-max', stack: 'transformers' }, 'transformers was never measured on Apple M3 Max or its like'],

@@ -1,7 +1,7 @@
 /** Why a row takes its time: what is told must come to the prices that a plan is made of. */
 import { describe, expect, it } from 'vitest';
 import { explainStep, widthOf } from '../../src/cost/explain.js';
-import type { Interval } from '../../src/cost/evidence.js';
+import { EVIDENCE, type Interval } from '../../src/cost/evidence.js';
 import { priceStep, type SchedulePrice } from '../../src/cost/latency.js';
 import { calibrationPricer, elsewhere } from '../../src/cost/pricers.js';
 import { UserError } from '../../src/errors.js';
@@ -111,6 +111,8 @@ describe(`explanations (LLA_SIM_SEED=${SEED})`, () => {
       // What makes kernels unsure is no part of the server's own width.
       expect(server(step)).toEqual(server(ofSureKernels));
       const e = explainStep(c, pricer!, batch, request.contextTokens);
+      const weak = EVIDENCE.slice(EVIDENCE.indexOf(step.evidence)).map((word) => step.evidenceShare[word]);
+      expect(e.weakest.share).toBeCloseTo(weak.reduce((sum, one) => sum + one));
       expect(e.contributions.reduce((sum, one) => sum + one.shareOfWidth, e.shareOfOthers)).toBeCloseTo(1, 6);
       // What the host hides makes no step unsure: a kernel carries no more than the step varies by it.
       const half = (i: Interval): number => i.high - i.estimate;

@@ -465,7 +465,7 @@ describe('refusals', () => {
     const reason = async (line: string) => (await report(...search, ...words(line))).candidates![0]!.refused;
     const few = '--max-num-seqs 64 --max-num-batched-tokens 256';
     expect(await reason(`--prompt-tokens 60000 ${few} --ttft 2s`)).toMatch(
-      /too, and would with --max-num-batched-tokens 65536$/,
+      /too, even with --max-num-batched-tokens 65536$/,
     );
     expect(await reason(`--prompt-tokens 2000 ${few} --ttft 80ms`)).toMatch(
       /takes 8 iterations of 256; take --max-num-batched-tokens 2048$/,

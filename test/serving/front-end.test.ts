@@ -37,6 +37,18 @@ describe('what lies between a user and the scheduler', () => {
   });
 });
 
+it('a run of few requests a user says that not all users were there', async () => {
+  const notes = async (users: number, requests: number): Promise<string> => {
+    const asked = ['--device', 'h200', '--codec', 'full', '--arrivals', 'closed', '--output-tokens', '64'];
+    const o = await inProcess('simulate', ...asked, '--users', `${users}`, '--requests', `${requests}`);
+    return o.out.replace(/\s+/g, ' ');
+  };
+  expect(await notes(100, 300)).toMatch(
+    /on average \d+ % of the 100 users were there.*of --requests [2-9]000, has more/,
+  );
+  expect(await notes(2, 500)).not.toContain('users were there');
+});
+
 describe('the front end of vLLM', () => {
   it('is told of where a replica gets more than it was seen to take', async () => {
     expect(await notesOf('h100', 'vllm', '--rate', '71')).toContain('71 requests a second a replica');

@@ -255,7 +255,7 @@ describe('the stack of a plan', () => {
     const { plan, notes, stack } = await full({ device: 'h100', model: 'huginn-3.5b' });
     expect(stack).toBe('vllm');
     expect(plan.servedBy).toBeNull();
-    expect(notes).toContain('no serving stack runs huginn-3.5b');
+    expect(notes).toContain('neither vLLM, SGLang nor TRT-LLM runs huginn-3.5b');
   });
 
   it('is attainable where nobody has measured, and says whose GPUs it rests on', async () => {
@@ -312,6 +312,7 @@ describe('the stack of a plan', () => {
       [{ device: 'h200', stack: 'lla-sim' }, /needs a calibration/],
       [{ device: 'h200', stack: 'nope' }, /knows no "nope"/],
       [{ device: 'mi300x', stack: 'trtllm' }, /TRT-LLM does not run on AMD/],
+      [{ device: 'm4-max', stack: 'vllm-rlt' }, /vllm-rlt does not run on Apple M4 Max$/],
       [{ vram: '37GB', stack: 'vllm' }, /needs a device/],
       [{ device: 'h100', stack: `${CALIBRATIONS}stacks/h200-vllm.json` }, /times of h200, not of h100/],
       [{ device: 'h100', stack: `${CALIBRATIONS}mesa-llvmpipe.json` }, /stack file/],

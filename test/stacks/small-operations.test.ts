@@ -80,6 +80,16 @@ describe('small operations of a step', () => {
   });
 });
 
+it('attention of more sequences takes no less, where the L2 held those of the fewer', () => {
+  const tables = new StackPredictor(read<StackFile>('stacks/rtx-pro-6000-trtllm.json'));
+  const shape = { headDim: 128, kvHeads: 8, group: 4, context: random.whole(2048, 8192) };
+  const seconds = Array.from({ length: 96 }, (_, i) => {
+    return tables.predict('decode-attention-grouped-fp8', { ...shape, batch: i + 1 })!.estimate;
+  });
+  for (const [i, more] of seconds.slice(1).entries())
+    expect(more / seconds[i]!, `${i + 2} of ${shape.context}, seed ${SEED}`).toBeGreaterThan(0.8);
+});
+
 describe('what TRT-LLM’s kernels do on the way, of Llama-70B in 8-bit floats', () => {
   const model = 'ledger/models/llama-3.1-70b.json';
   const pricer = async (more: Partial<Scenario>): Promise<Pricer> => {

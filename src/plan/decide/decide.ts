@@ -17,6 +17,7 @@ export const MATERIAL = 1.1;
 
 export type Asked = Pick<
   PlanRequest,
+  | 'tested'
   | 'geometry'
   | 'publishedAs'
   | 'fidelity'
@@ -61,7 +62,8 @@ export function verdictOn(p: Plan, keep: number): 'kept' | 'lost' | 'unknown' {
 }
 
 /** The longest context at which anything is known about quality. */
-const knownTo = (r: Asked): number => Math.min(longestContext(r.publishedAs) ?? Infinity, r.geometry.maxPositions);
+export const knownTo = (r: Asked): number =>
+  Math.min(longestContext(r.publishedAs) ?? Infinity, r.geometry.maxPositions);
 
 const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | null =>
   plans.reduce<Plan | null>((a, b) => (a && value(a) >= value(b) ? a : b), null);

@@ -7,7 +7,7 @@ import { parseNumber } from '../../numbers/units.js';
 import { prepare, type Sources } from '../ask/prepare.js';
 import { candidateOf } from '../ask/candidates.js';
 import { chanceWithin } from '../evaluate/chance.js';
-import { likelySpeed, verdictOn } from './decide.js';
+import { knownTo, likelySpeed, verdictOn } from './decide.js';
 import { answersBesidePrompts, type AnswersBesidePrompts } from './risks.js';
 import { served } from './served.js';
 import { configurationOf } from '../evaluate/evaluate.js';
@@ -211,7 +211,7 @@ function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
       chance: null,
       besidePrompts: null,
       tokensPerSecond: likelySpeed(p),
-      quality: verdictOn(p, r.keep),
+      quality: r.contextTokens > knownTo(r) ? 'unknown' : verdictOn(p, r.keep),
       worst: p.qualityKept?.scores[0] ?? null,
       kept: p.qualityKept,
       servedBy: p.servedBy,

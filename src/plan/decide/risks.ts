@@ -11,7 +11,7 @@ const SLOW_TOKENS_PER_SECOND = 10;
 
 /** The risks of these plans; each once. */
 export function risksOf(
-  r: Pick<PlanRequest, 'contextTokens' | 'device' | 'geometry' | 'publishedAs' | 'meanLoops'>,
+  r: Pick<PlanRequest, 'contextTokens' | 'device' | 'geometry' | 'publishedAs' | 'meanLoops' | 'tested'>,
   plans: readonly Plan[],
 ): Warning[] {
   const risks: Warning[] = [];
@@ -73,6 +73,18 @@ export function risksOf(
       add(
         'partly-estimated',
         `${Math.round((share.attainable + share.roofline) * 100)} % of the time of ${short(p)} is estimated`,
+      );
+    const { secondsPerStep: step } = point;
+    if (
+      r.tested?.mostly === 'too fast' &&
+      p.servedBy !== null &&
+      step &&
+      1 + r.tested.medianError > step.high / step.estimate
+    )
+      add(
+        'tested-beyond',
+        `half of the figures under Tested are ${Math.round(100 * r.tested.medianError)} % off or more, too fast: ` +
+          `further than the slow end of ${short(p)}`,
       );
     if (point.evidence === 'extrapolated')
       add(

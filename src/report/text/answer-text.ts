@@ -130,9 +130,9 @@ const fallbackLabel = (report: PlanReport): 'Fastest' | 'Largest' => {
   return fallback && shownDecode(rowOf(report, fallback)).tokensPerSecond ? 'Fastest' : 'Largest';
 };
 
-/** `that runs today (its quality is unknown): full cache on vLLM 0.24.0: 5 fit. …`. */
+/** `that runs today (it loses too much): lla-4x on vLLM 0.24.0: 5 fit. …`. */
 function fallbackWords(report: PlanReport, choice: Choice, scores: number): string {
-  const why = { kept: '', lost: ' (it loses too much)', unknown: ' (its quality is unknown)' }[choice.quality];
+  const why = { kept: '', lost: ' (it loses too much)', unknown: '' }[choice.quality];
   const { servedBy } = rowOf(report, choice);
   const which = servedBy === null ? 'that fits' : 'that runs today';
   return `${which}${why}: ${chosenWords(report, choice, servedBy === null ? '' : ` on ${servedBy}`, scores)}`;
