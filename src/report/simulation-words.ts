@@ -142,7 +142,7 @@ const ANSWERED = 0.9;
 
 export function limitWords(
   run: Run,
-  { workload: { requestsPerSecond: rate, maxConcurrency: most } }: SimulationReport,
+  { workload: { requestsPerSecond: rate, maxConcurrency: most }, server, targets }: SimulationReport,
 ): string {
   const answered = run.estimate.request_throughput;
   const taken = run.completed / (run.completed + run.rejected);
@@ -150,6 +150,13 @@ export function limitWords(
     return (
       `the client keeps at most ${most} requests open: of ${formatNumber(rate)} a second ${formatNumber(answered)} ` +
       'were answered, and no latency counts the wait before'
+    );
+  const { p99_ttft_ms: ttft, p99_queue_ms: queue } = run.estimate;
+  const isLate = ttft !== null && queue !== null && ttft - queue > targets.ttftSeconds * 1e3;
+  if (run.limitedBy === 'nothing' && isLate)
+    return (
+      'not overloaded: few requests wait to begin, but their prompts take long, as all that run share ' +
+      `${server.maxNumBatchedTokens} tokens an iteration (--max-num-batched-tokens)`
     );
   if (run.limitedBy === 'nothing')
     return run.sure || rate === null || answered >= ANSWERED * taken * rate
