@@ -35,6 +35,18 @@ const groupColumns = <G extends Group>(head: string, ...more: readonly Column<G>
   right('half-width', (g) => (hasInterval(g) ? `${percent(g.halfWidth)} %` : '–')),
 ];
 
+/** Figures that are shown one by one, as those of a few rows of one's own. */
+const EACH_SHOWN = 24;
+
+const FIGURE_COLUMNS: readonly Column<AccuracyFigure>[] = [
+  left('row', (f) => f.id),
+  left('figure', (f) => `${f.figure} ${f.statistic}`),
+  right('measured', (f) => number(f.measured)),
+  right('predicted', (f) => number(f.predicted)),
+  right('interval', (f) => (hasInterval(f) ? `${number(f.low)}–${number(f.high)}` : '–')),
+  right('error', (f) => formatError(f.error)),
+];
+
 const LEGEND =
   'error: predicted / measured − 1. median, 90th: of its absolute value. bias: its signed median. inside: share ' +
   'of the figures in their 90 % interval. half-width: the median interval’s, relative to the prediction. Cache ' +
@@ -57,8 +69,12 @@ export function accuracyTable(report: AccuracyReport, width: number): string {
   return `${[
     ...wrap(intro(report), width),
     ...part('Rows that judge', 'model', judges(report.kinds)),
-    ...part('Rows that judge, by GPU', 'GPU', judges(report.groups.GPU)),
-    ...part('Rows that judge, by server', 'server', judges(report.groups.server)),
+    ...(report.figures.length <= EACH_SHOWN
+      ? ['', ...columns(FIGURE_COLUMNS, report.figures)]
+      : [
+          ...part('Rows that judge, by GPU', 'GPU', judges(report.groups.GPU)),
+          ...part('Rows that judge, by server', 'server', judges(report.groups.server)),
+        ]),
     ...part('Rows that fit', 'model', fits(report.kinds)),
     ...part('Not possible without a cached prompt', 'campaign', report.cachedPrompts),
     ...unpriced(report, width),

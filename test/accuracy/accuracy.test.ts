@@ -110,6 +110,8 @@ describe('rows of one’s own', () => {
     expect(told.out.replaceAll(/\s+/g, ' ')).toMatch(
       /Of 1 figure of time 0 lie in the interval\. The largest error is -50 %: tpotSeconds of c4/,
     );
+    // Few figures are shown one by one.
+    expect(told.out).toMatch(/^c4 +tpotSeconds mean +[\d.]+ +[\d.]+ +[\d.]+–[\d.]+ +-50 %$/m);
     const unit = await inProcess('accuracy', '--ledger', ledger('ms.json', [decode(4, exact!.predicted * 1000)]));
     expect(unit.out.replaceAll(/\s+/g, ' ')).toMatch(/Check tpotSeconds of c4 first: it is 1000 times off, as with/);
     expect((await inProcess('accuracy', '--ledger', file, '--tolerance', '10%')).code).toBe(5);
