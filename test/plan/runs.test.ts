@@ -298,6 +298,15 @@ describe('fleets', () => {
     // As a plan of one replica says.
     expect(more).toMatch(/retrieval of flashloop-\w+ at 8k is unknown/);
     expect(await wordsOf({ ...two, device: 'mi300x' }, 1)).toMatch(/^Enough +no: nothing that runs today/m);
+    // Enough, but of unknown quality.
+    const held = {
+      device: 'b200',
+      gpus: 2,
+      model: 'ledger/models/llama-3.1-70b.json',
+      weightType: 'fp8',
+      context: '8k',
+    };
+    expect(await wordsOf(held, 8)).toMatch(/^Enough +yes, by memory and time: 2 b200 that share the model/m);
     expect(await wordsOf({ ...two, codec: ['full'], device: 'mi300x' }, 1)).toMatch(
       /^Estimate 2 mi300x: .* full cache, /m,
     );

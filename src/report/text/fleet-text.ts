@@ -157,6 +157,13 @@ function enoughWords(
         (fewest && fewest.gpus < row.gpus ? `, and fewest are ${groupedWords(fewest)}` : '');
 }
 
+/** The same where nothing is deployed, as the quality of what runs today is not known. */
+function heldWords(fleet: Fleet, device: string): string | null {
+  const row = fleet.cheapest?.servedBy ? fleet.cheapest : null;
+  const words = enoughWords(fleet, row, device);
+  return row && words ? words.replace(':', ', by memory and time:') : words;
+}
+
 /** `40 in groups of 2`; of replicas of one GPU `4, each with the whole model`. */
 const groupedWords = ({ gpus, tensorParallel: n }: Pick<FleetRow, 'gpus' | 'tensorParallel'>): string =>
   n === 1 ? `${gpus}, each with the whole model` : `${gpus} in groups of ${n}`;
@@ -192,7 +199,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const least = fleet.rows[0]?.gpus ?? 0;
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
   return present([
-    answerLine('Enough', enoughWords(fleet, deploy, device)),
+    answerLine('Enough', deploy ? enoughWords(fleet, deploy, device) : heldWords(fleet, device)),
     answerLine('Deploy', deploy ? rowWords(deploy, report) : `nothing with confidence: ${none}`),
     answerLine(
       'Instead',
