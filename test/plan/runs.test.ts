@@ -373,6 +373,7 @@ describe('fleets', () => {
     const far = await fleet({ device: 'h200', context: '128k', codec: ['full', 'lla'], ratio: [21.33] });
     expect([far.fleet.deploy, far.fleet.upside]).toEqual([null, null]);
     expect(far.fleet.cheapest?.gpus).toBeGreaterThan(0);
+    expect(far.fleet.rows.map((row) => row.quality)).not.toContain('kept');
     const amd = await fleet({ device: 'mi300x', context: '8k', codec: ['full'] });
     expect(amd.fleet.deploy).toBeNull();
     const text = fleetText(amd.fleet, amd.reports[0] as PlanReport, { width: 200, colour: false, best: true });
