@@ -155,7 +155,7 @@ export function limitWords(
   const isLate = ttft !== null && queue !== null && ttft - queue > targets.ttftSeconds * 1e3;
   if (run.limitedBy === 'nothing' && isLate)
     return (
-      'not overloaded: few requests wait to begin, but their prompts take long, as all that run share ' +
+      'not overloaded: few requests wait to begin, but prompts take longer than --ttft; all that run share ' +
       `${server.maxNumBatchedTokens} tokens an iteration (--max-num-batched-tokens)`
     );
   if (run.limitedBy === 'nothing')

@@ -140,11 +140,15 @@ function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
   );
 }
 
-/** Whether the GPUs that are asked about serve the users with what runs today; null where no number is asked about. */
+/**
+ * Whether the GPUs that are asked about serve the users with what runs today; null where no number is asked about.
+ * @param by what the answer rests on, where not on all that was asked
+ */
 function enoughWords(
   { users, asked: gpus, fewest }: Pick<Fleet, 'users' | 'asked' | 'fewest'>,
   row: Pick<FleetRow, 'mostUsersPerReplica' | 'gpus' | 'tensorParallel'> | null,
   device: string,
+  by = '',
 ): string | null {
   if (gpus === null) return null;
   const asked = `${gpus} ${device}${gpus === 1 ? '' : ' that share the model'}`;
@@ -152,16 +156,9 @@ function enoughWords(
   if (!row) return `no: nothing that runs today is known to serve them on ${asked}`;
   const { mostUsersPerReplica: most } = row;
   return most >= users
-    ? `yes: ${asked} ${serve} up to ${most}`
-    : `no: ${asked} ${serve} ${most} of ${users} users; it takes ${groupedWords(row)}` +
+    ? `yes${by}: ${asked} ${serve} up to ${most}`
+    : `no${by}: ${asked} ${serve} ${most} of ${users} users; it takes ${groupedWords(row)}` +
         (fewest && fewest.gpus < row.gpus ? `, and fewest are ${groupedWords(fewest)}` : '');
-}
-
-/** The same where nothing is deployed, as the quality of what runs today is not known. */
-function heldWords(fleet: Fleet, device: string): string | null {
-  const row = fleet.cheapest?.servedBy ? fleet.cheapest : null;
-  const words = enoughWords(fleet, row, device);
-  return row && words ? words.replace(':', ', by memory and time:') : words;
 }
 
 /** `40 in groups of 2`; of replicas of one GPU `4, each with the whole model`. */
@@ -196,10 +193,12 @@ function serviceWords(row: FleetService, device: string): string {
 function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
   const device = report.device.id ?? report.device.name;
   const { deploy, upside, cheapest, fails, eightGpus } = fleet;
+  // Where nothing is deployed the quality of what runs today is not known.
+  const held = cheapest?.servedBy ? cheapest : null;
   const least = fleet.rows[0]?.gpus ?? 0;
   const none = report.answer.reason ?? 'no plan that runs today meets the targets on any number of GPUs';
   return present([
-    answerLine('Enough', deploy ? enoughWords(fleet, deploy, device) : heldWords(fleet, device)),
+    answerLine('Enough', enoughWords(fleet, deploy ?? held, device, deploy ? '' : ', by memory and time')),
     answerLine('Deploy', deploy ? rowWords(deploy, report) : `nothing with confidence: ${none}`),
     answerLine(
       'Instead',
