@@ -146,9 +146,9 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   const handed = (call: TunedCall, whole: Price): Price => {
     const share = handedShare(call, whole);
     if (share === 1) return whole;
-    const least = leastOf(call, floorOf(call));
-    const { octavesOutside, by, floor } = whole;
-    return asPrice(times(whole, share), unlike(whole.evidence), octavesOutside, by, floor!, least);
+    const floor = floorOf(call);
+    const { evidence, octavesOutside, by } = whole;
+    return asPrice(times(whole, share), unlike(evidence), octavesOutside, by, floor, leastOf(call, floor));
   };
   const priced = (asked: TunedCall | null, at = rates): Price => {
     if (!asked) return free;
