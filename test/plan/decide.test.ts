@@ -1,4 +1,5 @@
 /** The decision: what is recommended, what is not and why, and the words that say so. */
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { chanceWithin, normalBelow, normalQuantile, timeAt } from '../../src/plan/evaluate/chance.js';
 import type { Interval } from '../../src/cost/evidence.js';
@@ -11,6 +12,7 @@ import { makePlan } from '../../src/plan/plan.js';
 import { answerLines, answerText } from '../../src/report/text/answer-text.js';
 import { keepsLabel, shortList } from '../../src/report/plan-rows.js';
 import { formatMilliseconds } from '../../src/numbers/units.js';
+import { PACKAGE_ROOT } from '../../src/io/root.js';
 import { planOf, row } from './requests.js';
 
 const kept = (p: Plan): number => p.qualityKept?.share ?? -1;
@@ -149,6 +151,19 @@ describe('the quality rule', () => {
     // vLLM 0.14 on A100 does not split the context of two heads over the GPU.
     expect((await codes('a100-80'))[0]).toBe('slow-kernels');
     expect(await codes('h200')).not.toContain('slow-kernels');
+  });
+
+  it('says where steps over a cache in 8 bits take longer than over 16', async () => {
+    const model = join(PACKAGE_ROOT, 'ledger/models/llama-3.1-8b.json');
+    const of = async (device: string, batch: number, cacheType?: 'fp8') => {
+      const s: Scenario = { model, device, stack: 'trtllm', context: '16k', codec: ['full'], batch };
+      return planOf(cacheType ? { ...s, cacheType } : s);
+    };
+    const riskOf = ({ answer }: Awaited<ReturnType<typeof of>>) => answer.risks.find((w) => w.code === 'slow-cache');
+    const ms = formatMilliseconds((await of('l40s', 1)).plans[0]?.decode.secondsPerStep?.estimate ?? 0);
+    expect(riskOf(await of('l40s', 1, 'fp8'))?.message).toContain(`, over 16 bits ${ms}. `);
+    expect(riskOf(await of('l40s', 8, 'fp8'))).toBeUndefined();
+    expect(riskOf(await of('h100', 1, 'fp8'))).toBeUndefined();
   });
 
   it('says where a target, and not the question, leaves nothing that runs today', async () => {

@@ -158,6 +158,18 @@ describe(`figures of others (seed ${SEED})`, () => {
       });
     });
 
+    it('are of two GPUs at least where none is of the asked chip', () => {
+      const on = (g: JudgedGroup, device: string): JudgedGroup => ({ ...g, device });
+      const newest = [on(some('0.19.0', 8, 0), 'b200'), on(some('0.18.0', 5, 5), 'b200')];
+      const older = [on(some('0.11.0', 6, 6), 'l4'), on(some('0.10.0', 9, 9), 'a800')];
+      const of = (device: string) => {
+        const own = turned([...newest, ...older], random.whole(0, 4));
+        return testedOf(own, question('vllm', device, 1, '0.24.0'))!;
+      };
+      expect(of('l40s')).toMatchObject({ figures: 19, inside: 11, otherVersions: { figures: 9, inside: 9 } });
+      expect(of('b200')).toMatchObject({ figures: 8, inside: 0, otherVersions: { figures: 5, inside: 5 } });
+    });
+
     it('say of what they are', () => {
       expect(testedText(asked('0.24.0', some('0.19.0', 4, 4), some('0.19.1', 1, 1, 'throughput')))).toMatch(
         /^published steps, tok\/s of vLLM 0\.19 on h100, models without loops: 5 of 5 in the interval/,

@@ -218,11 +218,13 @@ function serversWords(groups: readonly JudgedGroup[]): string {
 
 /**
  * Those of the version nearest to the server's, with the next ones until there are enough to say something, and the
- * others. Servers change from version to version: rows of an old one say little of today's.
+ * others. Servers change from version to version: rows of an old one say little of today's. Where none is of the GPU's
+ * chip, those of one other GPU say as little: what is odd there may be its machine's.
  */
 function byVersion(
   groups: readonly JudgedGroup[],
   server: TestedQuestion['server'],
+  device: string | null,
 ): { readonly nearest: readonly JudgedGroup[]; readonly others: readonly JudgedGroup[] } {
   const asked = lineOf(server?.version ?? null);
   const at = asked === null ? Infinity : placeOf(asked);
@@ -240,12 +242,13 @@ function byVersion(
   };
   const sorted = [...groups].sort(compare);
   const nearest: JudgedGroup[] = [];
-  let figures = 0;
+  const say = (): boolean =>
+    nearest.reduce((sum, g) => sum + g.figures.length, 0) >= LEAST_FIGURES &&
+    nearest.some((g) => chipOfId(g.device) === chipOfId(device) || g.device !== nearest[0]!.device);
   for (const g of sorted) {
     const last = nearest.at(-1);
-    if (last && figures >= LEAST_FIGURES && compare(last, g) !== 0) break;
+    if (last && compare(last, g) !== 0 && say()) break;
     nearest.push(g);
-    figures += g.figures.length;
   }
   // Of an earlier engine nothing is told beside today's.
   const others = sorted.slice(nearest.length);
@@ -300,7 +303,7 @@ export function nearestGroups(
   for (const [matches, on] of near) {
     const own = served.filter(matches);
     if (own.length === 0 || (ofEarlier && !own.some(isEarlier))) continue;
-    const { nearest, others: further } = byVersion(own, server);
+    const { nearest, others: further } = byVersion(own, server, device.id);
     const name = estimated ? `servers without kernel tables (${serversWords(nearest)})` : serversWords(nearest);
     return { on: on(name, nearest), groups: nearest, others: further };
   }

@@ -1,9 +1,9 @@
-/** Says where measured kernels are far slower than tuned ones: then they are the finding, not the hardware. */
+/** Says where measured kernels are the finding, not the hardware: far slower than tuned ones, or than in 16 bits. */
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { priceStep, type Pricer, type StepPrice } from '../../cost/latency.js';
 import { listedAs, servedBy } from '../../stacks/serving.js';
-import { formatMilliseconds } from '../../numbers/units.js';
+import { counted, formatMilliseconds } from '../../numbers/units.js';
 import { candidateOf } from '../ask/candidates.js';
 import { choicesOf } from '../decide/decide.js';
 import { configurationOf } from './evaluate.js';
@@ -13,15 +13,38 @@ import type { Plan, PlanRequest } from '../types.js';
 
 /** A step that takes so many times that of tuned kernels is slow because of its kernels. */
 const SLOW = 2;
+/** Times those of 16 bits from which steps over a cache in 8 bits are slow. */
+const SLOW_IN_8_BITS = 1.1;
 
-/** The answer with a risk where a step of measured kernels surely takes more than twice the time of tuned ones. */
+/**
+ * The answer with a risk where a step of measured kernels surely takes more than twice the time of tuned ones, or where
+ * one over a cache in 8-bit floats takes longer than over 16 bits.
+ */
 export function withSlowKernels(r: PlanRequest, plans: readonly Plan[], answer: Answer): Answer {
-  if (!r.tuned) return answer;
   const named = choicesOf(answer).map((c) => c.planId);
   // Every row is compared with the full cache, also where the answer does not name it.
   const looked = plans.filter((p) => isUncompressed(p.codec) || named.includes(p.id));
-  const slow = looked.flatMap((p) => slowKernels(r, p) ?? []);
-  return slow.length === 0 ? answer : { ...answer, risks: [...slow.slice(0, 1), ...answer.risks] };
+  const first = (risk: (r: PlanRequest, p: Plan) => Warning | null): Warning[] =>
+    looked.flatMap((p) => risk(r, p) ?? []).slice(0, 1);
+  const risks = [...first(slowKernels), ...first(slowCache)];
+  return risks.length === 0 ? answer : { ...answer, risks: [...risks, ...answer.risks] };
+}
+
+function slowCache(r: PlanRequest, p: Plan): Warning | null {
+  const { batch, secondsPerStep: time, evidence } = p.knee ?? p.decode;
+  const candidate = candidateOf(r, p.id);
+  if (r.choice.storage !== 'f8' || !r.pricer || !candidate || !time || evidence === null || isEstimate(evidence))
+    return null;
+  const wide = configurationOf({ ...r, choice: { ...r.choice, storage: 'f16' } }, candidate);
+  const than = priceStep(wide, r.pricer, batch, r.contextTokens);
+  if (isEstimate(than.evidence) || time.estimate < SLOW_IN_8_BITS * than.estimate) return null;
+  return {
+    code: 'slow-cache',
+    message:
+      `${r.pricer.source} is slower over a cache in 8-bit floats here: a step of ${counted(batch, 'sequence')} takes ` +
+      `${formatMilliseconds(time.estimate)} ms, over 16 bits ${formatMilliseconds(than.estimate)}. More sequences may ` +
+      'turn that: --batch',
+  };
 }
 
 function slowKernels(r: PlanRequest, p: Plan): Warning | null {
