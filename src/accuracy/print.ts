@@ -57,11 +57,13 @@ const LEGEND =
 const judges = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use === 'judges');
 const fits = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use === 'fits');
 
-/** `1,315 rows: 812 priced (…), 503 not`. */
-const intro = ({ rows, priced, figures }: AccuracyReport): string =>
-  `${counted(rows, 'published row')} of real servers; ${priced} ${priced === 1 ? 'is' : 'are'} priced, with ` +
-  `${counted(figures.length, 'figure')}. Rows that fit may set constants; rows that judge may not, but for one ` +
-  'named row a machine that sets its host’s time for launches. Rows were divided before any was priced.';
+const intro = ({ rows, priced, figures, kinds }: AccuracyReport): string =>
+  `${counted(rows, 'row')} of real servers; ${priced} ${priced === 1 ? 'is' : 'are'} priced, with ` +
+  `${counted(figures.length, 'figure')}.` +
+  (fits(kinds).length === 0
+    ? ''
+    : ' Rows that fit may set constants; rows that judge may not, but for one named row a machine that sets its ' +
+      'host’s time for launches. Rows were divided before any was priced.');
 
 export function accuracyTable(report: AccuracyReport, width: number): string {
   const part = (title: string, head: string, groups: readonly Group[]): string[] =>
