@@ -71,7 +71,7 @@ function runLead(r: SimulationReport): string[] {
       (['p99', 'p95', 'p90', 'median'] as const).find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
     const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, worst, metric)} ms`;
     return hanging(
-      `${run.id} (${run.servedBy ?? 'attainable'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
+      `${run.id} (${run.servedBy ?? 'no server runs it'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
         `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second` +
         `${priceWords(r, run)}; ` +
         `${limitWords(run, r)}.`,
