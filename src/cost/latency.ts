@@ -64,8 +64,10 @@ export interface RuntimePrices {
 /** How fast a server's host launches kernels. */
 export interface Host {
   readonly secondsPerLaunch: Interval;
-  /** The row of the ledger that tells it; null: nobody measured one, and it is that of other hosts. */
+  /** The row of the ledger that tells it; null: none does, and it is that of other hosts unless `step` tells it. */
   readonly row: string | null;
+  /** The user's own step that tells it (`--measured-step`). */
+  readonly step: string | null;
 }
 
 /**

@@ -282,6 +282,13 @@ export const SETTINGS = {
       'with --stack vllm-rlt: its kernel of attention, triton, flash-attn-4, ' +
       'flash-attn-4-unsplit or flash-attn-4-rows [triton]',
   },
+  measuredStep: {
+    kind: 'text',
+    group: 'Measurements',
+    help:
+      'with --stack vllm-rlt: what a token of one sequence took on your server, kernels launched one by one, and ' +
+      "tokens cached then, such as 59ms@160: your host's time [that of other hosts]",
+  },
 } as const satisfies Record<string, Setting>;
 
 export type SettingName = keyof typeof SETTINGS;

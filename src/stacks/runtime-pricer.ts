@@ -131,9 +131,9 @@ export const meanLoops = (shares: readonly number[]): number =>
   shares.reduce((sum, share, i) => sum + share * (i + 1), 0);
 
 function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): RuntimePrices {
-  const { host, hostRow, terms } = runtime.source;
+  const { host, hostFrom, terms } = runtime.source;
   return {
-    host: { secondsPerLaunch: host, row: hostRow },
+    host: { secondsPerLaunch: host, row: null, step: null, ...hostFrom },
     spread: terms.spread,
     heldOut: terms.source.heldOut,
     step: (c, kernels, batch, context) => {
@@ -208,7 +208,7 @@ function priced(
   const estimate = seconds('estimate', host.estimate);
   const kernels = Math.min(estimate, whole.estimate);
   const rest = estimate - kernels;
-  const evidence: Evidence = source.hostRow === null ? 'extrapolated' : 'interpolated';
+  const evidence: Evidence = source.hostFrom === null ? 'extrapolated' : 'interpolated';
   const shares = Object.entries(whole.evidenceShare).map(([word, share]) => [word, (share * kernels) / estimate]);
   const evidenceShare = Object.fromEntries(shares) as Record<Evidence, number>;
   evidenceShare[evidence] += rest / estimate;

@@ -21,9 +21,28 @@ export interface RuntimeSource {
   readonly name: RuntimeName;
   readonly terms: RuntimeTerms;
   readonly host: Interval;
-  /** The row of the ledger that says how fast the host is; null where nobody measured one. */
-  readonly hostRow: string | null;
+  /** What says how fast the host is; null where nobody measured one. */
+  readonly hostFrom: HostSource | null;
 }
+
+/** A row of the ledger, or a step that the user measured. */
+export type HostSource = { readonly row: string } | { readonly step: string };
+
+/** Half-width of the time of a host that one step tells, log seconds: that of the ledger's hosts. */
+const ONE_STEP = 0.12;
+
+/** The same runtime beside a host that takes so many seconds a launch, as a step of the user's server tells. */
+export const besideHost = (source: RuntimeSource, secondsPerLaunch: number, step: string): RuntimeSource => ({
+  ...source,
+  host: around(secondsPerLaunch, ONE_STEP),
+  hostFrom: { step },
+});
+
+const around = (seconds: number, spread: number): Interval => ({
+  estimate: seconds,
+  low: seconds * Math.exp(-spread),
+  high: seconds * Math.exp(spread),
+});
 
 /** How a server is started. */
 export interface RuntimeChoice {
@@ -39,12 +58,12 @@ export interface RuntimeChoice {
 export function runtimeSource(file: RuntimeFile, name: RuntimeName, device: string): RuntimeSource {
   const { measured, others } = file.hosts;
   const own = Object.hasOwn(measured, device) ? measured[device]! : null;
-  const host = own && {
-    estimate: own.secondsPerLaunch,
-    low: own.secondsPerLaunch * Math.exp(-own.spread),
-    high: own.secondsPerLaunch * Math.exp(own.spread),
+  return {
+    name,
+    terms: file.runtimes[name],
+    host: own ? around(own.secondsPerLaunch, own.spread) : others,
+    hostFrom: own && { row: own.row },
   };
-  return { name, terms: file.runtimes[name], host: host ?? others, hostRow: own?.row ?? null };
 }
 
 /**
@@ -92,6 +111,11 @@ export class Runtime {
     const { norm, layer, layerPriced } = source.terms.launches;
     this.layer = norm * g.normsPerLayer + layer + choice.attention.callLaunches;
     this.unpriced = (norm - 1) * g.normsPerLayer + layer - layerPriced;
+  }
+
+  /** The same model on another machine, or of a server that was started otherwise. */
+  with(source: RuntimeSource, choice: RuntimeChoice): Runtime {
+    return new Runtime(source, choice, this.g);
   }
 
   /** Rows of a pass, of so many sequences that are under way. */

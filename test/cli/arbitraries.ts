@@ -203,6 +203,7 @@ const GOOD: Record<SettingName, fc.Arbitrary<string>> = {
   calibration: fc.constantFrom('/nonexistent.json', '/etc/passwd', '/'),
   execution: fc.constantFrom('eager', 'graphs', 'loop-graphs'),
   attention: fc.constantFrom('triton', 'flash-attn-4'),
+  measuredStep: fc.constantFrom('59ms@160', '1us@1', '80ms', '@', '2s@4k'),
   stack: fc.constantFrom(
     ...words('vllm-rlt transformers vllm sglang trtllm lla-sim attainable x /nonexistent.json /etc/passwd .'),
   ),

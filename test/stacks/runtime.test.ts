@@ -10,14 +10,16 @@ import { clockOf, DEVICES } from '../../src/devices/catalogue.js';
 import { findDevice } from '../../src/devices/find.js';
 import { findPreset } from '../../src/geometry/presets.js';
 import { plan } from '../../src/index.js';
-import { prepare } from '../../src/plan/ask/prepare.js';
+import type { Interval } from '../../src/cost/evidence.js';
+import { prepare, type Sources } from '../../src/plan/ask/prepare.js';
+import { runsOf } from '../../src/plan/ask/runs.js';
 import { readSources } from '../../src/plan/ask/on-disk.js';
 import { configurationOf } from '../../src/plan/evaluate/evaluate.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { simulate } from '../../src/serving/answer.js';
 import { forEachOp } from '../../src/schedule/expand.js';
 import { schedule } from '../../src/schedule/schedule.js';
-import { Runtime, type RuntimeChoice } from '../../src/stacks/runtime.js';
+import { besideHost, Runtime, type RuntimeChoice, type RuntimeSource } from '../../src/stacks/runtime.js';
 import { type RuntimeFile, runtimeFileSchema } from '../../src/stacks/runtime-schema.js';
 import { median } from '../../src/numbers/statistics.js';
 import { readLedger } from '../../src/schema/ledger-file.js';
@@ -98,7 +100,7 @@ describe('a pass', () => {
         asynchronous: random.pick([true, false]),
       };
       const host = { estimate: 1e-5, low: 1e-5, high: 1e-5 };
-      const runtime = new Runtime({ name: 'vllm-rlt', terms, host, hostRow: null }, choice, g);
+      const runtime = new Runtime({ name: 'vllm-rlt', terms, host, hostFrom: null }, choice, g);
       const launch = random.whole(2, 40) * 1e-6;
       const kernels = random.whole(1, 40_000) * 1e-6;
       const rows = random.whole(1, 300);
@@ -234,6 +236,61 @@ describe('steps', () => {
     if (users === 1) near(ran, planned, 0.005);
     expect(ran / planned, `seed ${SEED}`).toBeGreaterThan(0.995);
     expect(ran / planned, `seed ${SEED}`).toBeLessThan(1.1);
+  });
+});
+
+describe('a step that was measured beside the user’s own host', () => {
+  const hostOf = async (scenario: Scenario): Promise<RuntimeSource> =>
+    (await requestOf(scenario)).request.runtime!.source;
+
+  it('tells that host, whatever the model, the GPU and the graphs of the question', async () => {
+    const own = random.whole(12_000, 40_000) * 1e-9;
+    const context = random.whole(40, 1000);
+    const model = random.pick(MODELS);
+    const device = random.pick(['rtx-5090', 'h100', 'a100-80', 'l20x'] as const);
+    const base: Scenario = { model, device, codec: ['full'], stack: 'vllm-rlt' };
+    const sources = await readSources(base);
+    const gpu = { ...sources.gpu!, runtime: besideHost(sources.gpu!.runtime!, own, '') };
+    const step = (s: Scenario, from: Sources, batch: number, tokens: number): Interval => {
+      const { request } = prepare({ ...base, ...s }, from);
+      return priceStep(configurationOf(request, request.candidates[0]!), request.pricer!, batch, tokens);
+    };
+    const measuredStep = `${1e3 * step({}, { ...sources, gpu }, 1, context).estimate}ms@${context}`;
+    for (const execution of ['eager', 'loop-graphs']) {
+      const { host, hostFrom } = await hostOf({ ...base, execution, measuredStep });
+      near(host.estimate, own, 0.001);
+      near(host.high / host.low, Math.exp(0.24), 0.001);
+      expect(hostFrom).toEqual({ step: measuredStep });
+    }
+    const told = step({ measuredStep }, sources, 8, 256);
+    near(told.estimate, step({}, { ...sources, gpu }, 8, 256).estimate, 0.002);
+    // Narrower than beside a host of which nothing is known.
+    const { others } = file.hosts;
+    const open = { ...sources.gpu!, runtime: { ...sources.gpu!.runtime!, host: others, hostFrom: null } };
+    const unknown = step({}, { ...sources, gpu: open }, 8, 256);
+    expect(told.high / told.low).toBeLessThan(unknown.high / unknown.low);
+  });
+
+  it('is what the ledger’s row of a machine took: it gives the host that the row gave', async () => {
+    const { host } = await hostOf({ device: 'l20x', measuredStep: '59.275ms@160' });
+    near(host.estimate, file.hosts.measured['l20x']!.secondsPerLaunch, 0.01);
+  });
+
+  it('is refused where no host makes it take so long, where the GPU decides, and without a runtime', async () => {
+    const base: Scenario = { device: 'rtx-5090' };
+    for (const [scenario, words] of [
+      [{ measuredStep: '59ms' }, 'a time and the tokens that were cached, not "59ms"'],
+      [{ measuredStep: '59@160' }, 'a time with its unit'],
+      [{ measuredStep: '9s@160' }, 'even a slow host takes'],
+      [{ measuredStep: '1ms@160' }, 'tells nothing about the host'],
+      [{ measuredStep: '300ms@60k' }, 'tells nothing about the host'],
+      [
+        { measuredStep: '59ms@160', stack: 'vllm' },
+        '--measured-step is for servers that are priced with their runtime',
+      ],
+    ] as [Scenario, string][])
+      await expect(requestOf({ ...base, ...scenario }), JSON.stringify(scenario)).rejects.toThrow(words);
+    expect(() => runsOf({ device: 'h100,h200', measuredStep: '59ms@160' })).toThrow('belongs to one device');
   });
 });
 

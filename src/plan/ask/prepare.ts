@@ -4,7 +4,7 @@
  */
 import { calibrationPricer, type PricedParts } from '../../cost/pricers.js';
 import type { ServerSpread } from '../../cost/evidence.js';
-import { overlapped, type Pricer } from '../../cost/latency.js';
+import { overlapped, priceStep, type Pricer } from '../../cost/latency.js';
 import type { DeviceSpec } from '../../devices/catalogue.js';
 import { printable, UserError, show } from '../../errors.js';
 import type { Geometry } from '../../geometry/geometry.js';
@@ -33,7 +33,7 @@ import { notesOf, slowProductsNote } from './notes.js';
 import { readQuestion } from './settings.js';
 import { testedOf, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
-import { hostOf, promptChunkTokens, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
+import { besideMeasured, hostOf, promptChunkTokens, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
 
 /** What planning reads of a calibration. */
 export type PricedCalibration = PricedParts & {
@@ -171,7 +171,19 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       `${host.name} has vLLM’s first engine: what its host takes is not known, so times are those of today’s engine, ` +
         'and widths those of a server that nobody measured',
     );
-  const runtime = runtimeOf(scenario, sources, question.gpus);
+  const asked = runtimeOf(scenario, sources, question.gpus);
+  const runtime =
+    asked && found && spec && scenario.measuredStep !== undefined
+      ? besideMeasured(asked, scenario.measuredStep, (own, contextTokens) => {
+          const { choice, branch, gpus, targetWorkgroups } = question;
+          const stored = { ...choice, storage: 'f16' as const };
+          const full = { codec: { kind: 'full' as const }, path: 'full' as const, materialised: false, eviction: null };
+          const limits = { targetWorkgroups, bindingBytes: Infinity };
+          const c = { geometry, ...full, choice: stored, branch, gpus, ...limits };
+          const pricer = underRuntime(found, own, spec, { shares: null, chunkTokens: contextTokens });
+          return priceStep(c, pricer, 1, contextTokens).estimate;
+        })
+      : asked;
   const shares = depthOf(scenario, geometry, publishedAs);
   if (shares && !runtime)
     notes.push(

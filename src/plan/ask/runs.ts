@@ -1,7 +1,7 @@
 /** Several questions in one: lists of devices, contexts and cache types become one scenario each. */
 import { findDevice } from '../../devices/find.js';
 import { UserError, show } from '../../errors.js';
-import type { Scenario } from '../../schema/settings.js';
+import { flagOf, type Scenario } from '../../schema/settings.js';
 import { parseNumber, parseTokens } from '../../numbers/units.js';
 
 /** More runs than this answer nothing that a person reads. */
@@ -15,9 +15,10 @@ const MOST_RUNS = 64;
 export function runsOf(s: Scenario): Scenario[] {
   const named = listOf(s.device, '--device')?.map((name) => findDevice(name).id) ?? null;
   const devices = named && [...new Set(named)];
-  if (devices && devices.length > 1 && (s.vram !== undefined || s.calibration !== undefined))
+  const ofOne = (['vram', 'calibration', 'measuredStep'] as const).find((name) => s[name] !== undefined);
+  if (devices && devices.length > 1 && ofOne !== undefined)
     throw new UserError(
-      `--${s.vram === undefined ? 'calibration' : 'vram'} belongs to one device, not to ${devices.join(', ')}`,
+      `--${flagOf(ofOne)} belongs to one device, not to ${devices.join(', ')}`,
       'leave it out, or name one device',
     );
   const contexts = listOf(s.context, '--ctx', (word) => parseTokens(word, '--ctx'));

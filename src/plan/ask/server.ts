@@ -1,8 +1,8 @@
 /** The server of a question: which one, its runtime, and what it keeps for itself. */
 import { show, UserError } from '../../errors.js';
-import type { Scenario } from '../../schema/settings.js';
+import { flagOf, type Scenario } from '../../schema/settings.js';
 import { runsOn } from '../../stacks/choose.js';
-import { Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
+import { besideHost, Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
 import { serverDefaults, serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
 import { stackLabel } from '../../stacks/serving.js';
 import {
@@ -15,7 +15,7 @@ import {
   usualStack,
   RUNTIMES,
 } from '../../stacks/serving.js';
-import { parseNumber } from '../../numbers/units.js';
+import { formatMilliseconds, parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
 import type { PlanRequest } from '../types.js';
 import type { Sources, ModelSource } from './prepare.js';
 
@@ -24,9 +24,12 @@ export function runtimeOf(scenario: Scenario, { gpu, model }: Sources, gpus: num
   const { execution, attention, server } = scenario;
   const source = gpu?.runtime;
   if (!source) {
-    const idle = execution === undefined ? (attention === undefined ? null : 'attention') : 'execution';
-    if (idle !== null)
-      throw new UserError(`--${idle} is for servers that are priced with their runtime`, `add --stack ${RUNTIMES[0]}`);
+    const idle = (['execution', 'attention', 'measuredStep'] as const).find((name) => scenario[name] !== undefined);
+    if (idle !== undefined)
+      throw new UserError(
+        `--${flagOf(idle)} is for servers that are priced with their runtime`,
+        `add --stack ${RUNTIMES[0]}`,
+      );
     return null;
   }
   if (model.geometry.quantised)
@@ -66,13 +69,79 @@ function checkBatch(
     throw new UserError(`${label} generates one batch from end to end: it has no --${found[0]}`, 'leave it out');
 }
 
-export const runtimeNote = ({ name, host, hostRow }: RuntimeSource): string => {
+/** What one sequence took a token on the user's server. */
+interface MeasuredStep {
+  readonly text: string;
+  readonly seconds: number;
+  readonly contextTokens: number;
+}
+
+/** @throws UserError unless it is a time and the tokens that were cached, such as `59ms@160` */
+function readMeasuredStep(text: string): MeasuredStep {
+  const [, time, tokens] = /^([^@]+)@([^@]+)$/.exec(text) ?? [];
+  if (time === undefined || tokens === undefined)
+    throw new UserError(
+      `--measured-step must be a time and the tokens that were cached, not ${show(text)}`,
+      'write for example --measured-step 59ms@160',
+    );
+  return {
+    text,
+    seconds: parseSeconds(time, '--measured-step'),
+    contextTokens: parseTokens(tokens, '--measured-step'),
+  };
+}
+
+/** Seconds a launch of hosts, from a fast one to a slow one: 5 to 28 µs were measured. */
+const LAUNCH_SECONDS = [1e-6, 1e-4] as const;
+/** A step that grows by less where its host takes a tenth longer tells nothing of the host. */
+const LEAST_GROWTH = 1.05;
+
+/**
+ * The runtime beside the user's own host: the one beside which a step of one sequence takes what it took.
+ * @param secondsOf a step of one sequence of so many tokens under a runtime
+ * @throws UserError where no host makes the step take so long
+ */
+export function besideMeasured(
+  runtime: Runtime,
+  asked: string,
+  secondsOf: (runtime: Runtime, contextTokens: number) => number,
+): Runtime {
+  const { text, seconds, contextTokens } = readMeasuredStep(asked);
+  const eager = (launch: number): Runtime =>
+    runtime.with(besideHost(runtime.source, launch, text), { ...runtime.choice, execution: 'eager' });
+  const stepOf = (launch: number): number => secondsOf(eager(launch), contextTokens);
+  const [least, most] = LAUNCH_SECONDS;
+  let [low, high] = [Math.log(least), Math.log(most)];
+  for (let i = 0; i < 30; i++) {
+    const middle = (low + high) / 2;
+    if (stepOf(Math.exp(middle)) < seconds) low = middle;
+    else high = middle;
+  }
+  const launch = Math.exp((low + high) / 2);
+  const how = 'time a token of one sequence with few tokens cached, kernels launched one by one, all loops taken';
+  if (seconds > stepOf(most))
+    throw new UserError(
+      `--measured-step ${text}: even a slow host takes ${formatMilliseconds(stepOf(most))} ms for such a step`,
+      how,
+    );
+  if (seconds < stepOf(least) || stepOf(1.1 * launch) < LEAST_GROWTH * stepOf(launch))
+    throw new UserError(
+      `--measured-step ${text} tells nothing about the host: such a step takes at least ` +
+        `${formatMilliseconds(stepOf(least))} ms by the GPU alone`,
+      how,
+    );
+  return runtime.with(besideHost(runtime.source, launch, text), runtime.choice);
+}
+
+export const runtimeNote = ({ name, host, hostFrom }: RuntimeSource): string => {
   const [estimate, low, high] = [host.estimate, host.low, host.high].map((s) => (s * 1e6).toFixed(1));
-  return hostRow === null
+  return hostFrom === null
     ? `nobody measured ${name} beside this GPU: its host takes ${estimate} µs a launch (${low} to ${high}, as ` +
-        'others do); a step takes as long as the slower of host and GPU'
-    : `${name} launches a kernel in ${estimate} µs, as a host beside this GPU did in the ledger (${hostRow}); ` +
-        'another host may take half of that or twice as long';
+        'others do); a step takes as long as the slower of host and GPU. --measured-step tells the time of your host'
+    : 'row' in hostFrom
+      ? `${name} launches a kernel in ${estimate} µs, as a host beside this GPU did in the ledger (${hostFrom.row}); ` +
+        'another host may take half of that or twice as long: --measured-step tells the time of yours'
+      : `by --measured-step ${hostFrom.step} your host launches a kernel in ${estimate} µs`;
 };
 
 /**

@@ -2,6 +2,7 @@
 import { KERNELS } from '../../../kernels/registry.js';
 import { widthOf, type CallExplanation, type LeftOut, type WidthContribution } from '../../cost/explain.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
+import type { Host } from '../../cost/latency.js';
 import type { Explained } from '../../plan/evaluate/explain.js';
 import { formatCount, formatFactor, formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { columns, right, wrap, type Column } from './text.js';
@@ -112,6 +113,8 @@ function remedy({ floor, contributions, secondsPerStep }: Explained): string {
   const ends = floor ? endsOf(floor.kernels, secondsPerStep) : null;
   const isServer = first?.kernel === 'server' || first?.kernel === 'step-overhead';
   const rows = 'Rows of your own server check these times, and narrow nothing (lla-sim accuracy --ledger).';
+  if (first?.host && first.host.step === null)
+    return 'To narrow it: time a token of one sequence on your server, kernels launched one by one: --measured-step.';
   const which = ends === null ? 'it' : `the ${ends === 'fast' ? 'slow' : 'fast'} end`;
   return present([
     ends !== 'both' &&
@@ -145,7 +148,7 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
     const most = c.seconds?.estimate === 0 ? `0 to ${time(c.seconds.high)} beside the GPU's` : seconds;
     return told(`the server’s own work, ${c.by}, ${c.evidence}: ${most}`, [
       host
-        ? `data: its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host.row)}`
+        ? `data: its host launches a kernel in ${range(host.secondsPerLaunch)}: ${hostSource(host)}`
         : 'data: what published steps of its servers took beyond their kernels: 80 % of them lie in that range',
     ]);
   }
@@ -166,8 +169,12 @@ function contribution(c: WidthContribution, place: number, width: number, step: 
   return told(head, [widest(times, c.call.seconds, which), ...explained(c.call, shape)]);
 }
 
-const hostSource = (row: string | null): string =>
-  row === null ? 'no host beside such a GPU was measured' : `row ${row} of the ledger`;
+const hostSource = ({ row, step }: Host): string =>
+  row !== null
+    ? `row ${row} of the ledger`
+    : step !== null
+      ? `by --measured-step ${step}`
+      : 'no host beside such a GPU was measured';
 
 const MORE_SEQUENCES = 'measured calls of more sequences (of so few the L2 held what they read again)';
 
