@@ -126,6 +126,8 @@ export interface PlanRequest {
   readonly usdPerHour: number | null;
   /** How predictions fared on published figures nearest to the question; null where none judge. */
   readonly tested: Tested | null;
+  /** The same of first tokens, where they have a target. */
+  readonly testedFirst?: Tested | null;
   /** What the reader should know about the input: a device picked by memory, a stale calibration, ... */
   readonly notes: readonly string[];
 }

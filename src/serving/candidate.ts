@@ -5,7 +5,9 @@ import { takesPositions, takesWhole } from '../codecs/registry.js';
 import { verificationRefusal } from '../codecs/verification.js';
 import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import type { Evidence, ServerSpread } from '../cost/evidence.js';
+import type { Evidence } from '../cost/evidence.js';
+import { firstTokenFactor } from '../cost/first-token.js';
+import { pricePrompt, type SchedulePrice } from '../cost/latency.js';
 import { linkRate, type Link } from '../cost/exchange.js';
 import { candidateId } from '../plan/ask/candidates.js';
 import type { TestedSimulation } from '../plan/ask/tested.js';
@@ -49,6 +51,8 @@ export class Service {
   readonly servedBy: string | null;
   private readonly evidence: Evidence | null;
   private readonly tables: PriceTables;
+  private readonly method: WholePrompt;
+  private meanPrompt: SchedulePrice | undefined;
   /** Cache of a token of so many loops, over that of one of all. */
   private readonly weightOf: (loops: number) => number;
 
@@ -86,6 +90,7 @@ export class Service {
     const usual = server.depth === null && server.speculation === null;
     this.servedBy = usual || request.runtime ? (plan?.servedBy ?? null) : null;
     const method: WholePrompt = server.chunkedPrefill ? 'chunked' : request.prefill;
+    this.method = method;
     this.capacity = capacityOf(c, {
       usableBytes: usableBytes(request),
       longest: server.maxModelLen,
@@ -285,6 +290,13 @@ export class Service {
     };
   }
 
+  /** The price of a prompt of the mean length. */
+  private prompt(): SchedulePrice {
+    const { request, workload, server } = this.setting;
+    const promptTokens = Math.min(server.maxModelLen, Math.max(1, Math.round(workload.meanPromptTokens)));
+    return (this.meanPrompt ??= pricePrompt(this.tables.c, request.pricer!, { method: this.method, promptTokens }));
+  }
+
   private loopPrices(bound: Bound): LoopPricer {
     const { runtime } = this.setting.request;
     return runtime ? new RuntimeLoopPricer(runtime, this.tables, bound) : new LoopCostPricer(this.tables, bound);
@@ -312,7 +324,7 @@ export class Service {
       requests,
       pricer: new CostModelPricer(tables, bound),
       requestSeconds: pricer?.requestOverhead?.[bound] ?? 0,
-      firstTokenFactor: firstTokenFactor(pricer?.spread ?? null, bound),
+      firstTokenFactor: pricer && bound !== 'estimate' ? firstTokenFactor(pricer, bound, this.prompt()) : 1,
       depth: depth && {
         of: depth,
         pricer: this.loopPrices(bound),
@@ -366,10 +378,3 @@ export class Service {
 /** Rows of a step at most: with speculation several a sequence. */
 const rowsOf = ({ maxNumSeqs, speculation }: ServerChoice): number =>
   maxNumSeqs * (1 + (speculation?.draftTokens ?? 0));
-
-/** Iterations have the spread of steps already. */
-function firstTokenFactor(spread: ServerSpread | null, bound: Bound): number {
-  if (spread === null || bound === 'estimate') return 1;
-  const further = Math.max(0, spread.firstToken - spread.step);
-  return Math.exp(bound === 'low' ? -further : further);
-}

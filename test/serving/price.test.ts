@@ -11,7 +11,13 @@ import { MixedBatch } from '../../src/serving/scheduler/batch.js';
 import { streamOf } from '../../src/serving/workload/draws.js';
 import { run } from '../../src/serving/engine.js';
 import { attentionOf, CostModelPricer, PriceTables, type Bound } from '../../src/serving/price/price.js';
-import { SEED } from '../gpu/random.js';
+import { plan } from '../../src/index.js';
+import type { Interval } from '../../src/cost/evidence.js';
+import { findDevice } from '../../src/devices/find.js';
+import { layerParameters } from '../../src/geometry/geometry.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { simulate } from '../../src/serving/answer.js';
+import { randomOf, SEED } from '../gpu/random.js';
 import { given, SERVER } from './harness.js';
 
 const IDS = ['full/full', 'lla-21.33x/block-absorbed', 'kv-quant-4bit/full', 'lla-4x/reconstruct'];
@@ -198,4 +204,33 @@ describe('near zero load', () => {
       expect(Math.abs(metrics.tpot.mean! / tpot - 1), `TPOT ${bound}`).toBeLessThan(2e-3);
     }
   });
+});
+
+it('the first token of a request alone has the ends that a plan says, and none is faster than the datasheet', async () => {
+  const random = randomOf(SEED);
+  for (const stack of ['vllm', 'sglang', 'trtllm', 'vllm-rlt']) {
+    const device = stack === 'vllm-rlt' ? 'h20' : random.pick(['h100', 'h200']);
+    const promptTokens = random.whole(500, 9000);
+    const asked: Scenario = { model: 'nanbeige4.2-3b', device, stack, codec: ['full'], context: promptTokens };
+    const { plans } = await plan(asked);
+    const first = plans[0]?.prefill.secondsToFirstToken as Interval;
+    const { context: _context, ...served } = asked;
+    const scenario: Scenario = {
+      ...served,
+      workload: { arrivals: 'constant', rate: 0.01, requests: 3, promptTokens, outputTokens: 2 },
+      server: { maxNumBatchedTokens: 16384, prefixCaching: 'off' },
+    };
+    const options = { findRate: false, skipBad: false, shard: null, progress: () => false };
+    const run = (await simulate(scenario, await readSources(scenario), options)).runs[0]!;
+    const because = `${stack} on ${device}, ${promptTokens} tokens, seed ${SEED}`;
+    // A runtime's chunks are counted otherwise.
+    const tolerance = stack === 'vllm-rlt' ? 0.2 : 0.05;
+    for (const end of ['low', 'high'] as const) {
+      const ratio = (run[end].median_ttft_ms ?? 0) / 1e3 / first[end];
+      expect(Math.abs(ratio - 1), `${end}: ${because}`).toBeLessThan(tolerance);
+    }
+    const { geometry } = (await readSources(asked)).model;
+    const operations = 2 * promptTokens * geometry.loops * geometry.layers * layerParameters(geometry);
+    expect(first.low, because).toBeGreaterThan(operations / findDevice(device).matrixFlopsPerSecond);
+  }
 });

@@ -31,7 +31,7 @@ import {
 } from '../../stacks/serving.js';
 import { notesOf, slowProductsNote } from './notes.js';
 import { readQuestion } from './settings.js';
-import { testedOf, type JudgedGroup } from './tested.js';
+import { testedOf, testedSimulation, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
 import { besideMeasured, hostOf, promptChunkTokens, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
 
@@ -205,6 +205,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
   const { filter: _filter, ...settings } = question;
   notes.push(...notesOf(scenario, sources, question, candidates), ...slowProductsNote(pricer ?? null, geometry));
+  const like = { stack: sources.stack, server: host, geometry, device };
   const bindingBytes = calibration?.content.device.limits['maxStorageBufferBindingSize'] ?? Infinity;
   return {
     request: {
@@ -248,12 +249,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ...(scenario.stack === 'attainable' ? { tablesLeftOut: true } : {}),
       servingStack: servingStack(sources, scenario),
       servingVersion: host?.version ?? null,
-      tested: testedOf(sources.judged ?? [], {
-        stack: sources.stack,
-        server: host,
-        geometry,
-        device,
-      }),
+      tested: testedOf(sources.judged ?? [], like),
+      ...(question.targets.secondsToFirstToken === null
+        ? {}
+        : { testedFirst: testedSimulation(sources.judged ?? [], like)['first token'] }),
       candidates,
       notes,
     },

@@ -2,6 +2,7 @@
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { formatTokens } from '../../numbers/units.js';
+import { isMostlyOutside, testedText } from '../ask/tested.js';
 import { planName } from '../words/words.js';
 import type { Answer, Warning } from '../answer-types.js';
 import type { Plan, PlanRequest, QualityKept } from '../types.js';
@@ -11,7 +12,10 @@ const SLOW_TOKENS_PER_SECOND = 10;
 
 /** The risks of these plans; each once. */
 export function risksOf(
-  r: Pick<PlanRequest, 'contextTokens' | 'device' | 'geometry' | 'publishedAs' | 'meanLoops' | 'tested'>,
+  r: Pick<
+    PlanRequest,
+    'contextTokens' | 'device' | 'geometry' | 'publishedAs' | 'meanLoops' | 'tested' | 'testedFirst'
+  >,
   plans: readonly Plan[],
 ): Warning[] {
   const risks: Warning[] = [];
@@ -25,6 +29,8 @@ export function risksOf(
       'weights-unknown',
       `nothing is published about ${r.geometry.name} with weights in ${r.geometry.quantised.name}`,
     );
+  if (r.testedFirst && isMostlyOutside(r.testedFirst))
+    add('first-tokens-outside', `--ttft is not sure: ${testedText(r.testedFirst)}`);
   if (r.meanLoops !== undefined)
     add(
       'exits-early',

@@ -1,6 +1,7 @@
 /** Time of one prompt's prefill, as a plan states it. */
 import { pathSpec } from '../../codecs/paths.js';
 import { over } from '../../cost/evidence.js';
+import { firstTokenOf } from '../../cost/first-token.js';
 import { pricePrompt } from '../../cost/latency.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Plan, PlanRequest, PromptFigures } from '../types.js';
@@ -48,19 +49,11 @@ export function promptPricer(r: PlanRequest): PromptPricer {
 function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
   const { pricer, prefill: method, contextTokens: promptTokens, promptChunkTokens: chunkTokens } = r;
   if (!pricer) return notPriced('nothing is known about the speed of this device');
-  const { estimate, low, high, evidence, evidenceShare, pricedBy, octavesOutside } = pricePrompt(c, pricer, {
-    method,
-    promptTokens,
-    ...(chunkTokens === undefined ? {} : { chunkTokens }),
-  });
-  const { requestOverhead: request } = pricer;
+  const price = pricePrompt(c, pricer, { method, promptTokens, ...(chunkTokens === undefined ? {} : { chunkTokens }) });
+  const { estimate, low, high, evidence, evidenceShare, pricedBy, octavesOutside } = price;
   return {
     secondsPerPrompt: { estimate, low, high },
-    secondsToFirstToken: {
-      estimate: estimate + (request?.estimate ?? 0),
-      low: low + (request?.low ?? 0),
-      high: high + (request?.high ?? 0),
-    },
+    secondsToFirstToken: firstTokenOf(price, pricer),
     tokensPerSecond: over(promptTokens, { estimate, low, high }),
     evidence,
     evidenceShare,
