@@ -224,7 +224,7 @@ it('the first token of a request alone has the ends that a plan says, and none i
     const run = (await simulate(scenario, await readSources(scenario), options)).runs[0]!;
     const because = `${stack} on ${device}, ${promptTokens} tokens, seed ${SEED}`;
     // A runtime's chunks are counted otherwise.
-    const tolerance = stack === 'vllm-rlt' ? 0.2 : 0.05;
+    const tolerance = stack === 'vllm-rlt' ? 0.25 : 0.1;
     for (const end of ['low', 'high'] as const) {
       const ratio = (run[end].median_ttft_ms ?? 0) / 1e3 / first[end];
       expect(Math.abs(ratio - 1), `${end}: ${because}`).toBeLessThan(tolerance);
