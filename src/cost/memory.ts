@@ -182,10 +182,20 @@ export const totalBytes = (m: MemoryModel, batch: number): number =>
 export const bytesPerSequence = (m: MemoryModel): number =>
   m.kvBytesPerSequence + m.inFlightBytesPerSequence + m.evictionBytesPerSequence + m.workspaceBytesPerSequence;
 
-/** The largest batch that fits into `usableBytes` (what is left after reserve and utilisation); 0 when none does. */
-export function maxBatch(m: MemoryModel, usableBytes: number): number {
+/**
+ * The largest batch that fits into `usableBytes` (what is left after reserve and utilisation); 0 when none does.
+ * @param more what each sequence beyond so many takes of the reserve
+ */
+export function maxBatch(
+  m: MemoryModel,
+  usableBytes: number,
+  more?: { readonly beyond: number; readonly bytesEach: number },
+): number {
   const free = usableBytes - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes;
-  return Math.max(0, Math.floor(free / bytesPerSequence(m)));
+  const each = bytesPerSequence(m);
+  const most = Math.max(0, Math.floor(free / each));
+  if (!more || most <= more.beyond) return most;
+  return Math.max(more.beyond, Math.floor((free + more.bytesEach * more.beyond) / (each + more.bytesEach)));
 }
 
 /** The largest of 1, 2, 3, 4, 6, 8, 12, 16, … (2^k and 3·2^(k−1)) that is at most `batch`; 0 for none. */

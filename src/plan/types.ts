@@ -104,6 +104,8 @@ export interface PlanRequest {
   readonly branch: Branch;
   readonly utilization: number;
   readonly reserveBytes: number;
+  /** What each sequence beyond so many takes of the server's reserve. */
+  readonly moreSequences?: NonNullable<ServerMemory['more']>;
   /** What the chosen server keeps for itself; null where none is chosen. */
   readonly server: ServerMemory | null;
   readonly pageTokens: number;

@@ -24,6 +24,8 @@ export interface ServerMemory {
   /** Share of the GPU's memory that weights, cache and `parts` may take. */
   readonly utilization: number;
   readonly parts: readonly MemoryPart[];
+  /** Where the user sets no limit of sequences: what each one beyond so many takes beside `parts`. */
+  readonly more?: { readonly beyond: number; readonly bytesEach: number };
   /** Tokens of a block of its cache. */
   readonly pageTokens: number;
   /** A size of memory, in GiB, at which the rule takes more, where the GPU's lies next to it. */
@@ -157,14 +159,24 @@ type Rule = (h: Hosted, version: string | null) => Omit<ServerMemory, 'server' |
 const COUNTS_GRAPHS = '0.21';
 
 /** vLLM runs its largest step once without a cache, then samples as if all sequences were there: the larger counts. */
-function vllmActivations(h: Hosted, memory: VllmMemory, version: string | null): MemoryPart {
+function vllmActivations(
+  h: Hosted,
+  memory: VllmMemory,
+  version: string | null,
+): { readonly part: MemoryPart; readonly more?: ServerMemory['more'] } {
   const usual = vllmDefaults(h.vramBytes, h.device, version);
   const sequences = h.sequences ?? usual.sequences;
   const tokens = h.batchedTokens ?? usual.batchedTokens;
   const step = activationBytes(h.geometry, h.gpus, tokens);
-  const sampler = memory.samplerBytes * sequences * h.geometry.vocab;
+  const bytesEach = memory.samplerBytes * h.geometry.vocab;
+  const sampler = bytesEach * sequences;
   const what = sampler > step ? `sampling of ${sequences} sequences` : `activations of ${tokens} tokens`;
-  return { what, bytes: Math.ceil(Math.max(step, sampler) + memory.bufferBytes) };
+  return {
+    part: { what, bytes: Math.ceil(Math.max(step, sampler) + memory.bufferBytes) },
+    ...(h.sequences === undefined
+      ? { more: { beyond: Math.floor(Math.max(step, sampler) / bytesEach), bytesEach } }
+      : {}),
+  };
 }
 
 const vllm: Rule = (h, version) => {
@@ -172,10 +184,12 @@ const vllm: Rule = (h, version) => {
   // The CUDA context was there before vLLM measures, so it lies in what the share leaves.
   const utilization = graphs ? 0.92 : 0.9;
   const memory = VLLM_MEMORY.find(({ since }) => isSince(version, since))!;
+  const { part, more } = vllmActivations(h, memory, version);
   return {
     utilization,
+    ...(more ? { more } : {}),
     parts: [
-      vllmActivations(h, memory, version),
+      part,
       { what: 'memory outside PyTorch', bytes: memory.outsideBytes + (h.gpus > 1 ? COLLECTIVE_BYTES : 0) },
       ...(graphs ? [{ what: 'CUDA graphs', bytes: GRAPH_BYTES }] : []),
       { what: 'what CUDA does not show', bytes: Math.round(utilization * HIDDEN_BYTES) },

@@ -1,4 +1,5 @@
 /** What fits: the published maximum batches, the exact ones, the memory they are made of, and prefill peaks. */
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
@@ -24,8 +25,19 @@ import {
   SHARED,
   smallGeometry,
 } from '../contract/geometries.js';
+import { plan } from '../../src/index.js';
+import { readSources } from '../../src/plan/ask/on-disk.js';
+import { planFleet } from '../../src/plan/decide/fleet.js';
+import { fleetText } from '../../src/report/text/fleet-text.js';
+import type { Scenario } from '../../src/schema/settings.js';
+import { simulateFleet } from '../../src/serving/fleet.js';
+import { ROOT } from '../cli/program.js';
+import { randomOf, SEED } from '../gpu/random.js';
 import { planOwn as planOf, row } from './requests.js';
 
+const random = randomOf(SEED);
+const modelFile = (name: string): string =>
+  name.startsWith('llama') ? join(ROOT, `ledger/models/${name}.json`) : name;
 const DRIVER_H200 = 143_771 * MiB;
 
 describe('what more GPUs do not divide, notes say', () => {
@@ -297,5 +309,47 @@ describe('prefill peaks on 1.4B', () => {
     expect(p.limitedBy).toBe('prefill');
     expect(p.marks.map((m) => m.code)).toContain('prefill-does-not-fit');
     expect(report.answer.deploy).toBeNull();
+  });
+});
+
+describe('what a server keeps for sequences beyond its usual limit', () => {
+  it('is counted before the limit is named: as many fit when it is', async () => {
+    const asked: Scenario = {
+      model: random.pick(['nanbeige4.2-3b', 'llama-3.1-8b'].map(modelFile)),
+      device: random.pick(['h200', 'b200'] as const),
+      stack: 'vllm',
+      context: random.whole(64, 300),
+      codec: ['full'],
+    };
+    const because = `${JSON.stringify(asked)}, seed ${SEED}`;
+    const fits = async (more: Partial<Scenario>): Promise<number> =>
+      (await plan({ ...asked, ...more })).plans[0]?.maxBatch.exact ?? 0;
+    const most = await fits({});
+    expect(most, because).toBeGreaterThan(1024);
+    expect(await fits({ server: { maxNumSeqs: most } }), because).toBeGreaterThanOrEqual(most);
+    const beyond = most + 2;
+    expect(await fits({ server: { maxNumSeqs: beyond } }), because).toBeLessThan(beyond);
+  });
+});
+
+describe('the longest sequence of a server that was simulated', () => {
+  it('is as many whole blocks as its cache has', async () => {
+    const asked: Scenario = {
+      model: random.pick(['ouro-1.4b', 'ouro-2.6b']),
+      device: 'l40s',
+      codec: ['full'],
+      gpus: 1,
+    };
+    const workload = { arrivals: 'closed', think: '10s', promptTokens: random.whole(500, 1500), outputTokens: 100 };
+    const s: Scenario = { ...asked, ttft: '20s', tpot: '500ms', workload };
+    const sources = await readSources(s);
+    const planned = planFleet(s, 4, sources);
+    const found = simulateFleet(s, planned, sources);
+    const text = fleetText(planned.fleet, planned.reports[0]!, { width: 400, colour: false, best: false }, found);
+    const longest = Number(/--max-model-len (\d+)/.exec(text)?.[1]);
+    const fits = async (context: number): Promise<number> =>
+      (await plan({ ...asked, context })).plans[0]?.maxBatch.exact ?? 0;
+    expect(await fits(longest), `${text}, seed ${SEED}`).toBe(1);
+    expect(await fits(longest + 1)).toBe(0);
   });
 });

@@ -51,6 +51,7 @@ export type Question = Pick<
   | 'branch'
   | 'utilization'
   | 'reserveBytes'
+  | 'moreSequences'
   | 'server'
   | 'pageTokens'
   | 'prefill'
@@ -123,6 +124,7 @@ export function readQuestion(
     branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
     utilization: number('utilization', { min: 0.1, max: 1 }, server?.utilization ?? 1),
     reserveBytes: s.reserve === undefined ? reserve : readReserve(text(s.reserve)),
+    ...(s.reserve === undefined && server?.more ? { moreSequences: server.more } : {}),
     server,
     pageTokens,
     prefill: choices('prefill', 'accumulated') as PrefillKind,

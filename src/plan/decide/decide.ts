@@ -24,6 +24,7 @@ export type Asked = Pick<
   | 'device'
   | 'gpus'
   | 'contextTokens'
+  | 'pageTokens'
   | 'keep'
   | 'targets'
   | 'confidence'

@@ -26,7 +26,7 @@ export function served(r: Asked, p: Plan, as: Simulated | null = null): Pick<Ans
     version: r.servingVersion,
     model: listedAs(r),
     sequences: as?.maxNumSeqs ?? r.mostSequences ?? (p.knee ?? p.decode).batch,
-    contextTokens: Math.min(as?.maxModelLen ?? r.contextTokens, as ? mostTokens(r, p) : Infinity),
+    contextTokens: Math.min(as?.maxModelLen ?? r.contextTokens, as ? mostTokens(r, p, as.blockTokens) : Infinity),
     cacheType: p.cacheType,
     hosted: { geometry: r.geometry, gpus: r.gpus, vramBytes: r.device.vramBytes, device: r.device.id ?? '' },
     utilization: r.utilization,
@@ -39,10 +39,11 @@ export function served(r: Asked, p: Plan, as: Simulated | null = null): Pick<Ans
   return command ? { serve: [command.line, ...command.notes].join('; ') } : {};
 }
 
-/** Tokens of one sequence that the cache holds: servers refuse to start with a longer one. */
-function mostTokens({ contextTokens }: Asked, { memory }: Plan): number {
+/** Tokens of one sequence that the cache's whole blocks hold: servers refuse to start with a longer one. */
+function mostTokens({ contextTokens, pageTokens }: Asked, { memory }: Plan, blockTokens: number): number {
   const { usableBytes, weightsBytes, codecBytes, kvBytesPerSequence } = memory;
-  return Math.floor((usableBytes - weightsBytes - codecBytes) / (kvBytesPerSequence / contextTokens));
+  const blockBytes = (kvBytesPerSequence / (Math.ceil(contextTokens / pageTokens) * pageTokens)) * blockTokens;
+  return Math.floor((usableBytes - weightsBytes - codecBytes) / blockBytes + 1e-9) * blockTokens;
 }
 
 /** What was simulated and a server does not do by default. */
