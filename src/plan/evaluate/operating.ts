@@ -66,16 +66,18 @@ const chanceAt = (step: StepPrice, target: number | null): number | null =>
 
 /**
  * The smallest batch whose throughput is `KNEE_SHARE` of the best, within `KNEE_TOLERANCE`. Throughput rises with the
- * batch, and for some kernels falls again, so the best is looked for by halving from the largest batch down.
+ * batch, and for some kernels falls again, mostly beyond a power of two, where a product needs one more tile: so the
+ * best is looked for among these, from the largest batch down.
  * @param seconds of a step by its batch
  */
 export function kneeOf(seconds: (batch: number) => number, most: number): number {
   const rate = (batch: number): number => batch / seconds(batch);
+  const below2 = (batch: number): number => Math.floor(2 ** (Math.ceil(Math.log2(batch)) - 1));
   let best = most;
-  let half = Math.floor(best / 2);
+  let half = below2(best);
   while (half >= 1 && rate(half) > rate(best)) {
     best = half;
-    half = Math.floor(best / 2);
+    half = below2(best);
   }
   if (best === 1) return 1;
   const slack = (KNEE_TOLERANCE / 2) * rate(best);
