@@ -344,10 +344,19 @@ describe('targets', () => {
           if (rate(knee) > near * rate(most) * (1 + 1e-9))
             expect(rate(knee - 1)).toBeLessThan(KNEE_SHARE * rate(most) * (1 + 1e-9));
           // Batches are whole, so a line that is straight takes a few more than two.
-          expect(asked.size).toBeLessThanOrEqual(12);
+          expect(asked.size).toBeLessThanOrEqual(14);
         },
       ),
     );
+  });
+
+  it('the knee is that of the best throughput also where one more tile makes the largest batch slow', () => {
+    for (const most of [257, 289, 400, 511]) {
+      const seconds = (b: number): number => 16 + 0.09 * b + (b > 256 ? 24 : 0);
+      const rate = (b: number): number => b / seconds(b);
+      expect(rate(256)).toBeGreaterThan(rate(most));
+      expect(rate(kneeOf(seconds, most)) / rate(256)).toBeGreaterThanOrEqual(KNEE_SHARE - 1e-9);
+    }
   });
 
   it('--batch removes what does not hold it, and prices at it', async () => {

@@ -74,12 +74,9 @@ export function kneeOf(seconds: (batch: number) => number, most: number): number
   const rate = (batch: number): number => batch / seconds(batch);
   const below2 = (batch: number): number => Math.floor(2 ** (Math.ceil(Math.log2(batch)) - 1));
   let best = most;
-  let half = below2(best);
-  while (half >= 1 && rate(half) > rate(best)) {
-    best = half;
-    half = below2(best);
-  }
+  for (let next = below2(best); next >= 1 && rate(next) > rate(best); next = below2(next)) best = next;
   if (best === 1) return 1;
+  const half = Math.floor(best / 2);
   const slack = (KNEE_TOLERANCE / 2) * rate(best);
   const aim = KNEE_SHARE * rate(best) + slack;
   const surplus = (batch: number): End => {
