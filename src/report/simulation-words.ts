@@ -105,7 +105,7 @@ export const verdictWords = (run: Run, r: Pick<SimulationReport, 'targets' | 'te
   (run.rejected > 0 ? `; ${run.rejected} of ${run.completed + run.rejected} requests are refused as too long` : '');
 
 /** What misses while the server fills counts for no target, and percentiles have it (serving/misses.ts). */
-const warmedUp = (
+export const warmedUp = (
   { request_goodput: good, request_throughput: all }: RunFigures,
   targets: { percentile: number },
 ): string =>
@@ -126,7 +126,7 @@ const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets'
   const unsure = unsureWords({ tested });
   return run.sure
     ? 'meets the targets, even if every step takes the slow end of its ' +
-        `interval${warmedUp(run.high, targets)}${unsure === null ? '' : `, but that is not sure: ${unsure}`}`
+        `interval${unsure === null ? '' : `, but that is not sure: ${unsure}`}${warmedUp(run.high, targets)}`
     : meets(run.high, targets) && meets(run.estimate, targets)
       ? 'meets the targets in this run, at the slow end too, but ' +
         `${run.completed} request${run.completed === 1 ? ' does' : 's do'} not make sure that others do`

@@ -25,7 +25,13 @@ import {
 } from './answer-text.js';
 import type { AnsweredFleet } from '../plan-json.js';
 import { keepsLabel } from '../plan-rows.js';
-import { defaultWords, shownOf, testedWords as testedSimulationWords } from '../simulation-words.js';
+import {
+  defaultWords,
+  shownOf,
+  testedWords as testedSimulationWords,
+  unsureWords,
+  warmedUp,
+} from '../simulation-words.js';
 import { columns, left, right, wrap, type Column } from './text.js';
 import type { View } from '../view.js';
 
@@ -69,11 +75,11 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
     answerLine('Enough', enoughWords({ ...fleet, fewest: null }, deploy, device)),
     answerLine(
       fleet.deploy ? 'Deploy' : 'Cheapest',
-      deploy ? serviceWords(deploy, device) : none || 'nothing with confidence',
+      deploy ? serviceWords(deploy, device, simulated) : none || 'nothing with confidence',
     ),
     answerLine(
       upsideName(simulated, report),
-      upside ? serviceWords(upside, device) : tried.unwritten.length === 0 ? null : noUpside(simulated),
+      upside ? serviceWords(upside, device, simulated) : tried.unwritten.length === 0 ? null : noUpside(simulated),
     ),
     answerLine(
       'Workload',
@@ -168,8 +174,9 @@ const groupedWords = ({ gpus, tensorParallel: n }: Pick<FleetRow, 'gpus' | 'tens
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
 
 /** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s at the slow end, …`. */
-function serviceWords(row: FleetService, device: string): string {
+function serviceWords(row: FleetService, device: string, { targets, tested }: SimulatedFleet): string {
   const { estimate, high, slowEnd, outputTokensPerSecond: rate } = row;
+  const unsure = unsureWords({ tested });
   const pair = (metric: 'ttft' | 'tpot'): string => {
     const words = (f: RunFigures): string => {
       const ms = shownOf(f, 'p99', metric);
@@ -185,8 +192,10 @@ function serviceWords(row: FleetService, device: string): string {
     `TPOT ${pair('tpot')}, ${brief(rate)} output tok/s${usd}. One replica serves ` +
     `${row.mostUsersPerReplica}` +
     (slowEnd
-      ? ', even if every step takes the slow end of its interval'
-      : ' by the estimate, and nobody if every step takes the slow end of its interval')
+      ? ', even if every step takes the slow end of its interval' +
+        (unsure === null ? '' : `, but that is not sure: ${unsure}`) +
+        warmedUp(high, targets)
+      : ' by the estimate, and nobody if every step takes the slow end of its interval' + warmedUp(estimate, targets))
   );
 }
 
