@@ -146,7 +146,7 @@ function currentOp(l: Layer): Op {
       width: c.branch.width,
       queries: { offset: rankOf(c, 'key'), stride: heads * width, head: width },
       keys: at,
-      heads: f.branchHeads,
+      heads: branchHeadsOf(c),
     };
     return {
       options: { current: { ...current, queries, branch } },

@@ -106,7 +106,6 @@ export function schedule(
     stages,
     collectives: exchanges(c, {
       rows: batch,
-      encoded: batch,
       logits: batch,
       mass: batch * keptTokens(c.eviction, context),
       passes: 1,
@@ -114,10 +113,9 @@ export function schedule(
   };
 }
 
-/** Rows that GPUs exchange: of activations, encoded latents, logits, f32 mass of H2O; and how often all of it is. */
-export interface Exchanged {
+/** Rows that GPUs exchange: of activations and encoded latents, logits, f32 mass of H2O; and how often all of it is. */
+interface Exchanged {
   readonly rows: number;
-  readonly encoded: number;
   readonly logits: number;
   readonly mass: number;
   readonly passes: number;
@@ -147,7 +145,7 @@ export function exchanges(c: Configuration, n: Exchanged): Collective[] {
   const calls = g.layers * (loopAxis ? 1 : g.loops);
   // Attention's input, which these encode, is whole on every GPU.
   if (latentFor === 'all-heads' && !isHybrid(c.codec))
-    list.push({ label: 'encode', kind: 'all-reduce', calls, bytesEach: n.encoded * (rankK + rankV) * 4 });
+    list.push({ label: 'encode', kind: 'all-reduce', calls, bytesEach: n.rows * (rankK + rankV) * 4 });
   const core = blocksOf(g).find((b) => b.name === 'core');
   const pooled = core !== undefined && !pathSpec(c.path).restores && g.kvHeads > 1 && evictingRows(c, core) === 1;
   if (n.mass > 0 && weighsTokens(c.eviction) && pooled)

@@ -158,7 +158,7 @@ async function checkPrompt(of: Case, method: WholePrompt, promptTokens: number):
   const setting = { ...settingOf(c, 1), rows, captures, chunkTokens: taken.chunkTokens, aside };
   const visits = (runs[0] ?? []).flatMap((run) => {
     const ends = run.from + run.tokens === promptTokens;
-    return [...boundRun(setting, caches, 0, run, { ...taken, batch: 1, ends, slots: caches.slots.capacity })];
+    return [...boundRun(setting, caches, 0, run, { ...taken, ends, slots: caches.slots.capacity })];
   });
   const expected = expectedOf(device.device, visits, caches, aside);
   expect(differenceOf(device.calls, expected), `${method} prefill of ${promptTokens} tokens`).toBeUndefined();

@@ -2,7 +2,7 @@
 import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
 import { UserError } from '../../src/errors.js';
-import { plannedContext } from '../../src/decoder/gpu/machine.js';
+import { plannedContext } from '../../src/decoder/gpu/steps.js';
 import { codecTensors, modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { GpuError, openDevice, type Buffer, type Device } from '../../src/gpu/index.js';

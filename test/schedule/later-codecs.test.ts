@@ -41,9 +41,9 @@ it('HLA reads 168 KiB of a token before its window, and 768 KiB of one inside', 
 
 it('HLA takes a prompt in one pass and one run, whatever the method', () => {
   const c = of(HLA, 'rotated');
-  const whole = prefillSchedule(c, 5000, 1);
+  const whole = prefillSchedule(c, 5000);
   for (const method of ['chunked', 'one-shot', 'by-layer'] as const)
-    expect(asData(prefillSchedule(c, 5000, 1, 2048, method))).toEqual(asData(whole));
+    expect(asData(prefillSchedule(c, 5000, 2048, method))).toEqual(asData(whole));
   const embeddings = whole.stages.filter((s) => s.kind === 'once' && s.ops.some((o) => o.label === 'embedding'));
   expect(embeddings).toHaveLength(1);
 });
@@ -112,7 +112,7 @@ it('FlashLoop runs a quarter and a tenth of a prompt in loops 3 and 4, in one ru
   const c = FLASHLOOP('prompt');
   const tokens = 5001;
   const rows = new Map<string, number>();
-  const prompt = prefillSchedule(c, tokens, 1);
+  const prompt = prefillSchedule(c, tokens);
   forEachOp(c, prompt, ({ label, shape }, calls) =>
     rows.set(label, (rows.get(label) ?? 0) + calls * (shape.m ?? shape.queries ?? shape.rows ?? 0)),
   );
@@ -121,7 +121,7 @@ it('FlashLoop runs a quarter and a tenth of a prompt in loops 3 and 4, in one ru
   expect(rows.get('attend')).toBe(layers);
   // All but an exact tail is packed, in whole groups.
   expect(rows.get('pack-k')).toBe(24 * (2 * 4928 + 1232 + 493));
-  expect(asData(prefillSchedule(c, tokens, 1, 2048, 'chunked'))).toEqual(asData(prompt));
+  expect(asData(prefillSchedule(c, tokens, 2048, 'chunked'))).toEqual(asData(prompt));
   expect(promptShare(c)).toBeCloseTo(2.35 / 4, 12);
   expect(promptShare(of({ kind: 'full' }))).toBe(1);
 });

@@ -53,7 +53,7 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
         (of, method, eviction, promptTokens, chunkTokens) => {
           const c = configuration({ ...of, eviction });
           const listed = new Map<string, number>();
-          const s = prefillSchedule(c, promptTokens, 1, chunkTokens, method);
+          const s = prefillSchedule(c, promptTokens, chunkTokens, method);
           let operations = 0;
           forEachOp(c, s, (op, calls) => {
             listed.set(keyOf(op), (listed.get(keyOf(op)) ?? 0) + calls);
@@ -88,7 +88,7 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
       ] as const) {
         const c = configuration({ codec: { kind: 'flashloop', tokens } });
         const expected = new Map<string, number>();
-        forEachOp(c, prefillSchedule(c, promptTokens, 1, listed, 'accumulated'), (op, calls) =>
+        forEachOp(c, prefillSchedule(c, promptTokens, listed, 'accumulated'), (op, calls) =>
           expected.set(keyOf(op), (expected.get(keyOf(op)) ?? 0) + calls),
         );
         const counted = new Map<string, number>();

@@ -55,8 +55,8 @@ test('a step reads 310.5 KiB of each cached token, and keeps 1.5 MiB of a sequen
 
 test('a prompt attends exactly, whatever the method, and holds the rows of all layers until the last loop', () => {
   const c = of(OURO);
-  const taken = prefillSchedule(c, 3000, 1, 1024, 'chunked');
-  expect(asData(taken)).toEqual(asData(prefillSchedule(c, 3000, 1, 1024)));
+  const taken = prefillSchedule(c, 3000, 1024, 'chunked');
+  expect(asData(taken)).toEqual(asData(prefillSchedule(c, 3000, 1024)));
   const kernels = new Map<string, number>();
   forEachOp(c, taken, ({ label, kernel }, calls) => {
     const key = label.startsWith('hold') || label.startsWith('append') ? label : kernel;

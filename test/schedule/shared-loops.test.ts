@@ -29,7 +29,7 @@ const inStep = (codec: Codec, label: string): number => {
 };
 const inPrompt = (codec: Codec, label: string, eviction: Eviction | null = null): number => {
   const c = configuration({ codec, eviction });
-  return rowsOf(c, prefillSchedule(c, TOKENS, 1), label);
+  return rowsOf(c, prefillSchedule(c, TOKENS), label);
 };
 
 describe('a step', () => {
@@ -64,7 +64,7 @@ describe('a prompt', () => {
   it('goes position by position where it shares itself, whatever the method', () => {
     for (const codec of [ALL, MEAN_ALL]) {
       const c = configuration({ codec });
-      expect(prefillSchedule(c, TOKENS, 1).stages.filter(({ kind }) => kind === 'stack')).toHaveLength(TOKENS);
+      expect(prefillSchedule(c, TOKENS).stages.filter(({ kind }) => kind === 'stack')).toHaveLength(TOKENS);
       // The first token has nothing before it.
       expect(inPrompt(codec, 'attend-cached')).toBe(96 * (TOKENS - 1));
       const { submissions } = forEachPrefillCall(c, { method: 'accumulated', promptTokens: TOKENS }, () => {});
@@ -85,7 +85,7 @@ describe('a prompt', () => {
       expect(
         rowsOf(
           configuration({ codec, eviction: HEAVY }),
-          prefillSchedule(configuration({ codec, eviction: HEAVY }), TOKENS, 1),
+          prefillSchedule(configuration({ codec, eviction: HEAVY }), TOKENS),
           'prompt-evict',
         ),
       ).toBe(24 * 16);

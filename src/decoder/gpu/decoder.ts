@@ -14,14 +14,14 @@ import { cachedRows, type CachedRows, type CachePlace } from './cache-rows.js';
 import type { CacheRole } from '../../schedule/bind/refs.js';
 import { Caches } from './caches.js';
 import { NO_TOKEN } from '../../../kernels/sample/launch.js';
-import { Machine, StepProgram } from './machine.js';
+import { Machine } from './machine.js';
 import { fillCaches } from './fill.js';
-import { writeInputs } from './inputs.js';
 import { checkOptions } from './options.js';
 import { prefillPrompts } from './prefill.js';
 import { requireRuns, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, type Operation } from './program.js';
 import { roundRows, Speculation } from './speculation.js';
+import { StepProgram } from './steps.js';
 import { Weights } from './weights.js';
 
 export type * from './interface.js';
@@ -305,13 +305,11 @@ class Decoder implements GpuDecoder {
   ): Promise<StepResult> {
     this.requireStep(tokens, joins, 1);
     try {
-      const steps = await this.program.prepare(Math.max(1, ...this.lengths));
-      await writeInputs(this.machine, { tokens: Uint32Array.from(tokens), lengths: this.lengths });
       await this.writeDraws();
-      const time = await this.device.run(steps, true);
+      const seconds = await this.program.run(Math.max(1, ...this.lengths), tokens, this.lengths);
       const next = await this.nextTokens((sequence) => this.lengths[sequence] as number);
       this.grow((i) => Number(joins(i)));
-      return { tokens: next, seconds: time.deviceSeconds ?? time.wallSeconds };
+      return { tokens: next, seconds };
     } catch (error) {
       // A failed step leaves half-written caches: decoding cannot continue.
       this.close();

@@ -15,7 +15,7 @@ import { choiceOf } from '../sampler.js';
 import { Allocations, type Allocation } from './allocations.js';
 import { Caches } from './caches.js';
 import { Machine } from './machine.js';
-import { Binder, type Operation } from './program.js';
+import { Binder, secondsOf, type Operation } from './program.js';
 
 export interface PrefillRun {
   /** Seconds of the operations: by timestamps where the device has them, else from submissions to completions. */
@@ -67,7 +67,6 @@ export async function prefillPrompts(
       for (const run of own) {
         const rest = tokens.slice(run.from - (lengths[sequence] as number));
         const visits = boundRun(setting, m.caches, sequence, run, {
-          batch: 1,
           chunkTokens,
           method,
           ends: ends && run.tokens === rest.length,
@@ -123,8 +122,7 @@ async function runAll(device: Device, operations: readonly Operation[]): Promise
   const steps = operations.flatMap((operation) => operation.steps);
   let seconds = 0;
   for (let at = 0; at < steps.length; at += OPERATIONS_OF_A_SUBMISSION) {
-    const time = await device.run(steps.slice(at, at + OPERATIONS_OF_A_SUBMISSION));
-    seconds += time.deviceSeconds ?? time.wallSeconds;
+    seconds += secondsOf(await device.run(steps.slice(at, at + OPERATIONS_OF_A_SUBMISSION)));
   }
   return seconds;
 }

@@ -19,7 +19,7 @@ import {
   type TensorSpec,
 } from '../tensors.js';
 import { combined, fabricate, storedAs, type TensorSource, type WeightStorage } from '../weights.js';
-import type { AllocationKind, Allocations } from './allocations.js';
+import type { AllocationKind, Allocations, Share } from './allocations.js';
 import { CodecWeights } from './codec-weights.js';
 import { boxOf, Placer, type Box, type Origin } from './place.js';
 import { labelOf, PIECES, type Piece, type ProjectionRef } from './projections.js';
@@ -42,6 +42,7 @@ const packedBytes = (storage: WeightStorage, groups: number, rows: number, colum
   groups * rows * evenRow(columns) * (storage === 'f16' ? 2 : 4);
 
 export class Weights {
+  readonly storage: WeightStorage;
   private readonly specs: ReadonlyMap<string, TensorSpec>;
   private readonly modelOrigin: Origin;
   private readonly codecOrigin: Origin;
@@ -54,11 +55,12 @@ export class Weights {
   constructor(
     device: Device,
     private readonly c: Configuration,
-    private readonly options: DecoderWeights,
+    options: DecoderWeights,
     private readonly allocations: Allocations,
     unused: Buffer,
   ) {
     const g = c.geometry;
+    this.storage = options.storage;
     const model = modelTensors(g);
     const codec = codecTensors(g, c.codec, c.path, c.branch);
     this.specs = new Map([...model, ...codec].map((spec) => [spec.name, spec]));
@@ -85,11 +87,6 @@ export class Weights {
     const held = this.codecOrigin.kind === 'tensors' ? this.codecOrigin.tensors : this.host;
     this.codec = new CodecWeights(c, held, this.host);
     this.placer = new Placer(device, unused);
-  }
-
-  /** Element type of projections and embeddings. */
-  get storage(): WeightStorage {
-    return this.options.storage;
   }
 
   private spec(name: string): TensorSpec {
@@ -198,7 +195,7 @@ export class Weights {
 
   private async packed(
     label: string,
-    shares: readonly { kind: AllocationKind; bytes: number }[],
+    shares: readonly Share[],
     fill: (buffer: Buffer) => Promise<void>,
   ): Promise<Buffer> {
     const own = `matrix ${label}`;

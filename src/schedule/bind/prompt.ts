@@ -6,7 +6,7 @@ import { weighsTokens } from '../../eviction/policy.js';
 import type { PrefillOptions } from '../../../kernels/attention-options.js';
 import type { Placement } from '../../../kernels/placement.js';
 import type { CacheMap, CachePart, Slots } from '../cache-map.js';
-import { anchoredIn, type Axis, type Configuration, type Visit } from '../configuration.js';
+import { anchoredIn, branchHeadsOf, type Axis, type Configuration, type Visit } from '../configuration.js';
 import { branchWidth, evictingRows } from '../facts.js';
 import {
   capturesOf,
@@ -136,11 +136,6 @@ export class PromptFrame extends Frame {
     return this.buffer('results');
   }
 
-  /** Tokens of the sequence before the run. */
-  get before(): number {
-    return this.run.from;
-  }
-
   /** Tokens of the cache whose rows come before those of the run (H2O). */
   get held(): number {
     return cachedBefore(this.c, this.run);
@@ -151,7 +146,7 @@ export class PromptFrame extends Frame {
   }
 
   override firstPosition(visit: Visit): number {
-    return this.before + fromOf(visit);
+    return this.run.from + fromOf(visit);
   }
 
   get lastRows(): Placement {
@@ -189,7 +184,7 @@ export class PromptFrame extends Frame {
       cache: this.cacheOf(visit, role, loop),
       capacity: this.caches.slots.capacity,
       firstSequence: this.sequence - this.partOf(visit).first,
-      first: this.before,
+      first: this.run.from,
     };
   }
 
@@ -239,7 +234,7 @@ export class PromptFrame extends Frame {
     const { queries, branch } = this.packed;
     const { width } = this.c.branch;
     if (branchWidth(this.c, placed(visit).block) === 0) return { queries };
-    return { queries, branch: { width, heads: this.branchHeads, queries: { ...branch, head: width } } };
+    return { queries, branch: { width, heads: branchHeadsOf(this.c), queries: { ...branch, head: width } } };
   }
 
   branchBinds(visit: Visit, keys = this.branchKeys(visit).rows): Record<string, Ref> {

@@ -69,7 +69,7 @@ export function forEachPrefillCall(
     visit(call, times);
   };
   const whole = (chunk: number): readonly Collective[] => {
-    const listed = prefillSchedule(c, promptTokens, 1, chunk, method);
+    const listed = prefillSchedule(c, promptTokens, chunk, method);
     forEachOp(c, listed, visited);
     return listed.collectives;
   };
@@ -154,7 +154,7 @@ function visitKinds(
     }
   }
   const collectives = [...kinds.values()].flatMap(({ run, ends, times }) => {
-    const own = addCommon(tally, placed, c, run, { ...how, batch: 1, ends }, times);
+    const own = addCommon(tally, placed, c, run, { ...how, ends }, times);
     return own.map((exchange) => ({ ...exchange, calls: exchange.calls * times }));
   });
   placed.finish();
@@ -215,7 +215,7 @@ class Placed {
   add(run: Chunk, chunk: Chunk, times: number): void {
     const { c } = this;
     const { chunkTokens, method } = this.how;
-    const common = { c, run, batch: 1, slots: keptSlots(c), chunkTokens, captures: capturesOf(c, method) };
+    const common = { c, run, slots: keptSlots(c), chunkTokens, captures: capturesOf(c, method) };
     const shifted = shiftOf(c, run.from) > 0;
     for (const pass2 of takesTwoPasses(c.codec) ? [false, true] : [false]) {
       for (const block of blocksOf(c.geometry)) {
