@@ -2,12 +2,21 @@
 import { inTime } from '../bench/in-time.js';
 import { interleave } from '../bench/rounds.js';
 import { pricePrompt, type Pricer } from '../cost/latency.js';
-import { openDecoder } from '../decoder/gpu/decoder.js';
 import type { Device } from '../gpu/index.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill/calls.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { Timed, Weighed } from './controls.js';
-import { besidePrice, OPENED, pricerFor, weighed, type MeasuredRow, type StepRules } from './latency.js';
+import { withDecoder, type NotRun } from './decoding.js';
+import {
+  besidePrice,
+  CONTROLS_OPEN_SHARE,
+  CONTROLS_SHARE,
+  OPENED,
+  pricerFor,
+  weighed,
+  type MeasuredRow,
+  type StepRules,
+} from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 /** A prompt to measure. */
@@ -26,15 +35,11 @@ export interface PromptRow extends MeasuredRow {
 
 export interface PromptsReport {
   readonly rows: readonly PromptRow[];
-  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
+  readonly notRun: readonly NotRun[];
   readonly summary: ErrorSummary | null;
 }
 
 const MOST_ROUNDS = 5;
-/** Time of control points after each prompt, as a share of the prompt's. */
-const CONTROLS_SHARE = 0.5;
-/** Control points take this share of the time for prompts. */
-const CONTROLS_OPEN_SHARE = 0.3;
 /** Kind of a piece of the budget: the first run, and one that counts. */
 const PROMPT = 'prompt run twice';
 
@@ -81,14 +86,9 @@ async function measure(
   const { method, promptTokens, chunkTokens } = prompt;
   const tokens = [Array.from({ length: promptTokens }, (_, i) => i % c.geometry.vocab)];
   const rounds: Timed[] = [];
-  const decoder = await openDecoder(device, c, {
-    weights: { storage: 'f16', seed },
-    batch: 1,
-    contextTokens: promptTokens,
-    prefillChunkTokens: chunkTokens,
-  });
-  const began = budget.now();
-  try {
+  const options = { batch: 1, contextTokens: promptTokens, prefillChunkTokens: chunkTokens };
+  await withDecoder(device, c, seed, options, async (decoder) => {
+    const began = budget.now();
     await decoder.prefill(tokens, method);
     const once = async (): Promise<number> => {
       decoder.reset();
@@ -99,8 +99,6 @@ async function measure(
       return round.seconds;
     };
     await interleave([once], { seconds: budget.left, leastRounds: 1, mostRounds, seed, clockNow: budget.now });
-  } finally {
-    decoder.close();
-  }
+  });
   return rounds;
 }

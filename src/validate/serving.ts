@@ -6,16 +6,16 @@
  */
 import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import { openDecoder } from '../decoder/gpu/index.js';
 import { decoderEngine } from '../decoder/gpu/serving-engine.js';
 import { acceptedOf } from '../serving/speculation.js';
 import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.js';
 import { ServingLoop, type SequenceEngine } from '../decoder/serving/loop.js';
 import type { Device } from '../gpu/index.js';
 import { PriceTables } from '../serving/price/price.js';
-import { mean, quantile } from '../numbers/statistics.js';
+import { mean, quantile, sum } from '../numbers/statistics.js';
 import type { DriftWatch } from './controls.js';
 import type { Calibrated } from './calibrated.js';
+import { withDecoder, type NotRun } from './decoding.js';
 import { pricerFor } from './latency.js';
 import {
   correctedSeconds,
@@ -108,7 +108,7 @@ export interface ServingReport {
   readonly rehearsals: readonly Rehearsal[];
   readonly rows: readonly ServingRow[];
   /** Runs that there was no time for. */
-  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
+  readonly notRun: readonly NotRun[];
 }
 
 /** What the simulation may be off by: mean TPOT, p90 of E2EL. */
@@ -144,13 +144,11 @@ export async function checkServing(
   rules: Rules & { readonly calibrated: Calibrated },
 ): Promise<Findings> {
   const { budget } = rules;
-  const rows: ServingRow[] = [];
-  const rehearsals: Rehearsal[] = [];
-  const notRun: ServingReport['notRun'][number][] = [];
+  const found: Findings[] = [];
   for (const [i, of] of cases.entries()) {
     if (rules.stopped()) break;
     if (i > 0 && !budget.fits(OPENED, LEAST_RUN)) {
-      notRun.push(...of.runs.map((run) => late(of, run)));
+      found.push(lateCase(of));
       continue;
     }
     rules.onCase?.(i, cases.length, of.id);
@@ -161,33 +159,33 @@ export async function checkServing(
     const reach = { method: 'chunked', longest: contextTokens, mostSequences: of.sequences } as const;
     const tables = new PriceTables(of.c, calibrated, reach);
     const began = budget.now();
-    const decoder = await openDecoder(device, of.c, {
-      weights: { storage: 'f16', seed: rules.seed },
-      batch: of.sequences,
-      contextTokens,
-      ...(speculation ? { speculation } : {}),
-    });
-    try {
+    const options = { batch: of.sequences, contextTokens, ...(speculation ? { speculation } : {}) };
+    await withDecoder(device, of.c, rules.seed, options, async (decoder) => {
       const engine = decoderEngine(decoder, contextTokens, speculation, (request, token) =>
         speculation ? acceptedOf(speculation, request, token) : 0,
       );
       const round = speculation ? roundPrice(of.c, calibrated, of.sequences, speculation) : null;
       await compileAll(engine, of, loopOptions(of));
       budget.note(OPENED, budget.now() - began);
-      const found = await serveCase(engine, of, new ApartPricer(tables, of.sequences, round), rules, cases.length - i);
-      if (found.rehearsal) rehearsals.push(found.rehearsal);
-      rows.push(...found.rows);
-      notRun.push(...found.notRun);
-    } finally {
-      decoder.close();
-    }
+      const pricer = new ApartPricer(tables, of.sequences, round);
+      found.push(await serveCase(engine, of, pricer, rules, cases.length - i));
+    });
   }
-  return { rehearsals, rows, notRun };
+  return {
+    rehearsals: found.flatMap(({ rehearsals }) => rehearsals),
+    rows: found.flatMap(({ rows }) => rows),
+    notRun: found.flatMap(({ notRun }) => notRun),
+  };
 }
 
-const late = ({ id }: ServingCase, { load }: ServingRun): ServingReport['notRun'][number] => ({
+const late = ({ id }: ServingCase, { load }: ServingRun): NotRun => ({
   id: `${id}, ${load === null ? 'all requests at once' : `a load of ${load}`}`,
   reason: OUT_OF_TIME,
+});
+const lateCase = (of: ServingCase): Findings => ({
+  rehearsals: [],
+  rows: [],
+  notRun: of.runs.map((run) => late(of, run)),
 });
 
 function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: ServingCase): ServedHow {
@@ -216,12 +214,12 @@ export async function serveCase(
   pricer: ApartPricer,
   rules: Rules,
   cases = 1,
-): Promise<Pick<Findings, 'rows' | 'notRun'> & { readonly rehearsal: Rehearsal | null }> {
+): Promise<Findings> {
   const { id, sequences } = of;
   const { seed } = rules;
   const options = loopOptions(of);
   const rows: ServingRow[] = [];
-  const notRun: ServingReport['notRun'][number][] = [];
+  const notRun: NotRun[] = [];
   // Other requests than those that are compared.
   const others = requestsOf(of, of.rehearsed, seed + 1, null);
   const rehearsing = rules.budget.part((REHEARSAL_SHARE * rules.budget.left) / cases);
@@ -233,7 +231,7 @@ export async function serveCase(
   });
   const secondsPerRequest = served.length === 0 ? Infinity : rehearsing.spent / served.length;
   const known = ran.length >= Math.min(LEAST_REHEARSED, of.rehearsed);
-  if (!known || rules.stopped()) return { rehearsal: null, rows, notRun: of.runs.map((run) => late(of, run)) };
+  if (!known || rules.stopped()) return lateCase(of);
   const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
   const priced = pricer.correctedBy(rehearsal.correction);
   const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.rehearsed, seed, null));
@@ -263,7 +261,7 @@ export async function serveCase(
     rows.push(rowOf(of, load, options, { requests, ...done }, pricer, rehearsal));
     budget.expect(SIMULATED, (budget.now() - began) / count);
   }
-  return { rehearsal, rows, notRun };
+  return { rehearsals: [rehearsal], rows, notRun };
 }
 
 export const NO_CORRECTION: Exponents = { step: 0, chunk: 0 };
@@ -322,7 +320,7 @@ export function rowOf(
   const own = priceRan(ran, exponents, priced);
   const calibrated = priceRan(ran, exponents, pricer);
   const drifts = driftsOf(ran);
-  const tokens = requests.reduce((sum, { maxTokens }) => sum + maxTokens, 0);
+  const tokens = sum(requests.map(({ maxTokens }) => maxTokens));
   return {
     id,
     load,
@@ -337,8 +335,8 @@ export function rowOf(
       chunks: { ...own.chunks, calibrated: calibrated.chunks.priced },
     },
     replay: { ...compare(served, replayed.ends), iterations: replay.replayed() },
-    wallSeconds: ran.reduce((sum, { wallSeconds }) => sum + wallSeconds, 0),
-    deviceSeconds: ran.reduce((sum, one) => sum + correctedSeconds(one, NO_CORRECTION), 0),
+    wallSeconds: sum(ran.map(({ wallSeconds }) => wallSeconds)),
+    deviceSeconds: sum(ran.map((one) => correctedSeconds(one, NO_CORRECTION))),
     drift: quantile([...drifts.steps, ...drifts.chunks], 0.5),
     ran,
   };
@@ -373,7 +371,7 @@ export function compare(
       if (!isBefore(a, b, found)) inverted++;
     }
   return {
-    preemptions: both((of) => of.reduce((sum, t) => sum + t.preemptions, 0)),
+    preemptions: both((of) => sum(of.map((t) => t.preemptions))),
     meanTpotSeconds: both((of) =>
       mean(of.filter((t) => t.outputTokens > 1).map((t) => (t.lastToken - t.firstToken) / (t.outputTokens - 1))),
     ),

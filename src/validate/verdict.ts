@@ -1,5 +1,6 @@
 /** A validation in a few sentences. */
-import type { MemoryReport } from './memory/memory.js';
+import { groups as groupBy } from 'd3-array';
+import { differing, type MemoryReport } from './memory/memory.js';
 import { best } from '../numbers/best.js';
 import { median, quantile } from '../numbers/statistics.js';
 import { summarise } from './statistics.js';
@@ -84,9 +85,6 @@ const worstKernel = (kernels: readonly KernelSummary[]): KernelSummary | undefin
   best(kernels, ({ predictedSeconds, measuredSeconds }) => Math.abs(predictedSeconds - measuredSeconds));
 
 function kindsThatDiffer(m: MemoryReport): string {
-  const counts = new Map<string, number>();
-  for (const row of m.mismatches)
-    for (const k of row.kinds)
-      if (k.allocatedBytes !== k.predictedBytes) counts.set(k.kind, (counts.get(k.kind) ?? 0) + 1);
-  return [...counts].map(([kind, count]) => `${kind} in ${count}`).join(', ');
+  const kinds = groupBy(m.mismatches.flatMap(differing), ({ kind }) => kind);
+  return kinds.map(([kind, all]) => `${kind} in ${all.length}`).join(', ');
 }
