@@ -13,9 +13,9 @@ import { attendAndMerge, type Layer, type Segment } from './attend.js';
 import { placed } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { listWords } from './buffers.js';
-import { AXES, kvHeadsOf, NAME, type Configuration, type Part, type Visit, type When } from './configuration.js';
+import { AXES, kvHeadsOf, NAME, type Configuration, type Visit, type When } from './configuration.js';
 import { streamsIn } from './facts.js';
-import { op, PRICED_ONLY, type Bind, type Op } from './op.js';
+import { inEachPart, op, PRICED_ONLY, type Bind, type Op } from './op.js';
 
 /** When a loop of streams runs: each of the four reads other streams. */
 const WHEN: readonly When[] = ['first-loop', 'second-loop', 'third-loop', 'fourth-loop'];
@@ -122,9 +122,9 @@ function chooseKeysOps({ c, parts, context, heads, group, reads }: Layer, stream
       },
     };
   };
-  return parts.map(({ size, repeat }) => {
+  return inEachPart(parts, (size) => {
     const shape = { rows: size * heads, context, kept: chosenKeys(streams, context), width: c.geometry.headDim };
-    return op('choose-keys', 'choose_keys', 'f32', shape, binds, 'always', repeat);
+    return [op('choose-keys', 'choose_keys', 'f32', shape, binds)];
   });
 }
 
@@ -154,7 +154,7 @@ function joinChosenOp({ c, batch, heads, group }: Layer, streams: Streams, begin
 }
 
 /** Packs a loop's exact rows of whole groups, as many as the operation's; a step packs one in the mean. */
-const packOps = (c: Configuration, streams: Streams, rows: number, loop: number, when: When, repeat = 1): Op[] =>
+const packOps = (c: Configuration, streams: Streams, rows: number, loop: number, when: When): Op[] =>
   AXES.map((axis) => {
     const binds: Bind = (f, visit) => {
       const { options, binds } = f.exactRows(visit, axis);
@@ -165,12 +165,12 @@ const packOps = (c: Configuration, streams: Streams, rows: number, loop: number,
       };
     };
     const shape = { rows, heads: kvHeadsOf(c), ...packedShape(c, streams, loop) } as ShapeOf<'append_streams'>;
-    return op(`pack-${NAME[axis]}`, 'append_streams', `${axis}s`, shape, binds, when, repeat);
+    return op(`pack-${NAME[axis]}`, 'append_streams', `${axis}s`, shape, binds, when);
   });
 
 /** The same of every loop of a step. */
-export const packLoopsOps = (c: Configuration, streams: Streams, { size, repeat }: Part): Op[] =>
-  streams.stored.flatMap((_, loop) => packOps(c, streams, size, loop, WHEN[loop] as When, repeat));
+export const packLoopsOps = (c: Configuration, streams: Streams, rows: number): Op[] =>
+  streams.stored.flatMap((_, loop) => packOps(c, streams, rows, loop, WHEN[loop] as When));
 
 /** Streams of a prompt: the first of their loops, and tokens that are packed of them. */
 export interface PromptStreams {

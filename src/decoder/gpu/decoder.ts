@@ -150,7 +150,6 @@ class Decoder implements GpuDecoder {
         `sequence ${sequence} of ${prompts.length} cannot take ${tokens.length} tokens`,
         'give a sequence from 0 and at least one token',
       );
-    this.requireRoom(prompts);
     const { tokens: next, seconds } = await this.prefillWhole(prompts, 'chunked', ends);
     return { token: ends ? (next[sequence] as number) : null, seconds };
   }
@@ -172,7 +171,6 @@ class Decoder implements GpuDecoder {
     const taken = method ?? usualMethod(this.machine.c.geometry, this.begun);
     if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
     requireWhole(taken, this.begun);
-    this.requireRoom(prompts);
     return { ...(await this.prefillWhole(prompts, taken, true)), method: taken };
   }
 
@@ -204,8 +202,8 @@ class Decoder implements GpuDecoder {
     method: WholePrompt,
     ends: boolean,
   ): Promise<StepResult> {
-    const { machine, options } = this;
-    const { lengths, draws, streams } = this;
+    this.requireRoom(prompts);
+    const { machine, options, lengths, draws, streams } = this;
     const begun = prompts.some((prompt, i) => prompt.length > 0 && (lengths[i] as number) > 0);
     requireRuns(machine.c, begun, ends);
     let started = false;

@@ -66,24 +66,21 @@ export class Weights {
     this.specs = new Map([...model, ...codec].map((spec) => [spec.name, spec]));
     const made = { seed: options.seed, tiedEmbeddings: g.tiedEmbeddings };
     const matrices = options.matrices ?? 'random';
-    const originOf = (
+    const from = (
       given: TensorSource | undefined,
       storage: WeightStorage,
       specs: readonly TensorSpec[],
       what: string,
-    ): Origin => {
-      if (!given) return { kind: 'seed', ...made, matrices };
+    ): { origin: Origin; host: TensorSource } => {
+      if (!given)
+        return { origin: { kind: 'seed', ...made, matrices }, host: fabricate(specs, { ...made, codec: matrices }) };
       requireTensors(specs, given.shapes, `${what} of ${g.name}`);
-      return { kind: 'tensors', tensors: storedAs(given, storage) };
+      return { origin: { kind: 'tensors', tensors: storedAs(given, storage) }, host: only(given, specs) };
     };
-    this.modelOrigin = originOf(options.model, options.storage, model, 'the weights');
-    this.codecOrigin = originOf(options.codec, 'f16', codec, 'the codec');
-    const sourceOf = (given: TensorSource | undefined, specs: readonly TensorSpec[]): TensorSource =>
-      given ?? fabricate(specs, { ...made, codec: matrices });
-    this.host =
-      codec.length > 0
-        ? combined(only(sourceOf(options.model, model), model), only(sourceOf(options.codec, codec), codec))
-        : sourceOf(options.model, model);
+    const ofModel = from(options.model, options.storage, model, 'the weights');
+    const ofCodec = from(options.codec, 'f16', codec, 'the codec');
+    [this.modelOrigin, this.codecOrigin] = [ofModel.origin, ofCodec.origin];
+    this.host = combined(ofModel.host, ofCodec.host);
     const held = this.codecOrigin.kind === 'tensors' ? this.codecOrigin.tensors : this.host;
     this.codec = new CodecWeights(c, held, this.host);
     this.placer = new Placer(device, unused);

@@ -45,7 +45,7 @@ export function prefixOps(p: Pass): Op[] {
   const [time, each] = [massTime(c, block), evictingRows(c, block)];
   const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => {
     const shape = { rows: tokens, heads: 1, width: 1, groupSize: 0 };
-    return { ...op('load-mass-held', 'load', 'f32', shape, loadMass, time, each), from };
+    return { ...op('load-mass-held', 'load', 'f32', shape, loadMass, time), repeat: each, from };
   });
   const most = pinned.reduce((sum, { tokens }) => sum + tokens, 0);
   const pieces = runs.flatMap((own) => chunksOf(own, p.chunkTokens));
