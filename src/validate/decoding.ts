@@ -1,5 +1,6 @@
 /** What is decoded for a validation: configurations by name, and decoders of made-up weights. */
 import { openDecoder, type GpuDecoder, type GpuDecoderOptions, type StepResult } from '../decoder/gpu/decoder.js';
+import type { Budget } from '../io/budget.js';
 import type { Device } from '../gpu/index.js';
 import type { Configuration } from '../schedule/schedule.js';
 
@@ -9,6 +10,15 @@ export interface DecoderCase {
   readonly c: Configuration;
   readonly batch: number;
   readonly contextTokens: number;
+}
+
+/** What the checks of a section are given. */
+export interface CheckRules {
+  readonly seed: number;
+  /** For all of it. */
+  readonly budget?: Budget;
+  readonly onCase?: (done: number, total: number, id: string) => void;
+  readonly stopped?: () => boolean;
 }
 
 /** What has no result, and why. */

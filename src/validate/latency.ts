@@ -17,7 +17,7 @@ import { forEachOp } from '../schedule/expand.js';
 import { schedule } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
-import { openMade, stepOfAll, type DecoderCase, type NotRun } from './decoding.js';
+import { openMade, stepOfAll, type CheckRules, type DecoderCase, type NotRun } from './decoding.js';
 import {
   driftOf,
   exponentOf,
@@ -72,18 +72,14 @@ export interface StepsReport {
   readonly shapes: { readonly all: number; readonly unmeasured: number };
 }
 
-export interface StepRules {
-  readonly seed: number;
+export interface StepRules extends CheckRules {
+  readonly budget: Budget;
   readonly calibrated: Calibrated;
   readonly watch: DriftWatch;
-  /** For all of it. */
-  readonly budget: Budget;
   /** Decoders that are open together take at most this. */
   readonly openBytes: number;
   /** Rounds of a step, or of a prompt, at most. */
   readonly mostRounds?: number;
-  readonly onStep?: (done: number, total: number, id: string) => void;
-  readonly stopped?: () => boolean;
 }
 
 const LEAST_ROUNDS = 3;
@@ -205,7 +201,7 @@ export async function checkSteps(
             return budget.spent <= OPENING_SHARE * budget.seconds && budget.fits(OPENED, ROUNDS);
           },
           stopped: rules.stopped,
-          onCase: ({ id }, done) => rules.onStep?.(before + done, cases.length, id),
+          onCase: ({ id }, done) => rules.onCase?.(before + done, cases.length, id),
         },
         async (of) => {
           const decoder = await budget.piece(OPENED, () => openFilled(device, of, rules.seed));

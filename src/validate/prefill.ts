@@ -53,11 +53,11 @@ export async function checkPrompts(
   rules: Omit<StepRules, 'openBytes'>,
 ): Promise<PromptsReport> {
   const { pricer, driftExponent } = rules.calibrated;
-  const { budget, watch, onStep, stopped } = rules;
+  const { budget, watch, onCase, stopped } = rules;
   await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
   const { results, notRun } = await inTime(
     cases,
-    { budget, kinds: [OPENED, PROMPT], stopped, onCase: ({ id }, done, total) => onStep?.(done, total, id) },
+    { budget, kinds: [OPENED, PROMPT], stopped, onCase: ({ id }, done, total) => onCase?.(done, total, id) },
     (of, done) => measure(device, of, { ...rules, budget: budget.part(budget.left / (cases.length - done)) }),
   );
   const drift = watch.look();

@@ -15,7 +15,7 @@ import { PriceTables } from '../serving/price/price.js';
 import { mean, quantile, sum } from '../numbers/statistics.js';
 import type { DriftWatch } from './controls.js';
 import type { Calibrated } from './calibrated.js';
-import { withDecoder, type NotRun } from './decoding.js';
+import { withDecoder, type CheckRules, type NotRun } from './decoding.js';
 import { pricerFor } from './latency.js';
 import {
   correctedSeconds,
@@ -70,13 +70,10 @@ interface PricedTwice extends Priced {
   readonly calibrated: number;
 }
 
-export interface ServingRow extends Figures {
-  readonly id: string;
+export interface ServingRow extends Figures, Pick<ServingCase, 'id' | 'chunkedPrefill' | 'sequences'> {
   /** Share of the capacity at which requests came; null: all at once. */
   readonly load: number | null;
-  readonly chunkedPrefill: boolean;
   readonly requests: number;
-  readonly sequences: number;
   readonly iterations: Compared;
   /** Output tokens of an iteration, of all sequences. */
   readonly tokensPerIteration: Compared;
@@ -124,12 +121,10 @@ const DISTURBED = 256;
 /** Prompts of so few tokens go to kernels that are compiled apart. */
 const SHORT_PROMPTS = [1, 2, 3];
 
-interface Rules {
-  readonly seed: number;
+interface Rules extends CheckRules {
   readonly budget: Budget;
-  readonly watch: Pick<DriftWatch, 'run' | 'between'>;
   readonly stopped: () => boolean;
-  readonly onCase?: (done: number, total: number, id: string) => void;
+  readonly watch: Pick<DriftWatch, 'run' | 'between'>;
 }
 
 type Findings = Pick<ServingReport, 'rehearsals' | 'rows' | 'notRun'>;
@@ -194,6 +189,7 @@ function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: Servin
   const least = Math.ceil(longest / BLOCK_TOKENS);
   const shared = Math.ceil((CACHE_SHARE * sequences * Math.min(longest, capTokens)) / BLOCK_TOKENS);
   return {
+    sequences,
     maxNumBatchedTokens: of.maxNumBatchedTokens,
     chunkedPrefill: of.chunkedPrefill,
     blockTokens: BLOCK_TOKENS,
@@ -234,7 +230,7 @@ export async function serveCase(
   if (!known || rules.stopped()) return lateCase(of);
   const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
   const priced = pricer.correctedBy(rehearsal.correction);
-  const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.rehearsed, seed, null));
+  const capacity = capacityOf(options, priced, requestsOf(of, of.rehearsed, seed, null));
   rules.budget.expect(LEAST_RUN, leastRunSeconds(secondsPerRequest));
   const budget = rules.budget.part(caseSeconds(rules.budget, cases));
   for (const [i, run] of of.runs.entries()) {
@@ -310,13 +306,13 @@ export function rowOf(
   const { exponents } = rehearsal;
   const priced = pricer.correctedBy(rehearsal.correction);
   const ratios = ratiosOf(rehearsal.ran, exponents, priced);
-  const simulated = simulate(sequences, options, priced, requests);
+  const simulated = simulate(options, priced, requests);
   const others = Array.from(
     { length: DISTURBED },
-    (_, i) => simulate(sequences, options, disturbed(priced, SERVING_TOLERANCES.e2el, ratios, i), requests).ends,
+    (_, i) => simulate(options, disturbed(priced, SERVING_TOLERANCES.e2el, ratios, i), requests).ends,
   );
   const replay = replaying(ran, exponents, priced);
-  const replayed = simulate(sequences, options, replay.pricer, requests);
+  const replayed = simulate(options, replay.pricer, requests);
   const own = priceRan(ran, exponents, priced);
   const calibrated = priceRan(ran, exponents, pricer);
   const drifts = driftsOf(ran);

@@ -13,7 +13,7 @@ import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './mem
 import { chooseControls, DriftWatch, shares, together, type Weighed } from './controls.js';
 import { checkCorrectness, type CorrectnessReport } from './memory/correctness.js';
 import { chosenOf, promptGrid, servingGrid, servingModel, stepGrid, type GridRules } from './grid.js';
-import type { DecoderCase } from './decoding.js';
+import type { CheckRules, DecoderCase } from './decoding.js';
 import { callsOfStep, checkSteps, type StepRules } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory/memory.js';
@@ -78,8 +78,8 @@ interface Session {
   /** The part of a section, which has not begun before. */
   readonly partOf: (part: Part) => Budget;
   readonly progress: (section: string, doing: string) => void;
-  /** The same, of cases by number and name. */
-  readonly counted: (section: string) => (done: number, total: number, id: string) => void;
+  /** What the checks of a section are given, with its budget. */
+  readonly rules: (section: string, budget: Budget) => Required<CheckRules>;
 }
 
 /**
@@ -105,7 +105,12 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     stopped: () => o.signal?.aborted === true,
     partOf: partsOf(o),
     progress,
-    counted: (section) => (done, total, id) => progress(section, `${done + 1} of ${total}: ${id}`),
+    rules: (section, own) => ({
+      seed: o.seed,
+      budget: own,
+      stopped: s.stopped,
+      onCase: (done, total, id) => progress(section, `${done + 1} of ${total}: ${id}`),
+    }),
   };
   const wants = (section: Section): boolean => asks(section) && !s.stopped();
   const timesSteps = wants('latency') || wants('long-context');
@@ -137,7 +142,7 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     schemaVersion: 1,
     program: `${describeProgram().name} ${describeProgram().version}`,
     device: { description, driver, software, clock: device.clock },
-    calibration: calibrated && calibrationOf(calibrated),
+    calibration: calibrated && { file: calibrated.file, stale: calibrated.stale, difference: calibrated.difference },
     quick: o.quick,
     seed: o.seed,
     elapsedSeconds: budget.spent,
@@ -157,20 +162,16 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   };
 }
 
-const calibrationOf = ({ file, stale, difference }: Calibrated) => ({ file, stale, difference });
-
 async function memorySection(s: Session): Promise<{ correctness: CorrectnessReport; memory: MemoryReport }> {
   const cases = memoryCases(s.o.quick);
-  const rules = { seed: s.o.seed, stopped: s.stopped };
-  const all = { ...rules, cases, budget: s.partOf('memory'), onCase: s.counted('memory') };
-  const memory = await checkMemory(s.device, all);
+  const memory = await checkMemory(s.device, { ...s.rules('memory', s.partOf('memory')), cases });
   // One case a codec and path: evictions and batches change what is stored, and the decoder's own tests compare those.
   const alike = ['geometry', 'codec', 'path', 'materialised', 'eviction'] as const;
   const distinct = cases.filter(
     ({ c }, i) => c.eviction === null && cases.findIndex((other) => alike.every((of) => other.c[of] === c[of])) === i,
   );
-  const some = { ...rules, cases: distinct, budget: s.partOf('correctness'), onCase: s.counted('correctness') };
-  const correctness = await checkCorrectness(s.device, some);
+  const rules = s.rules('correctness', s.partOf('correctness'));
+  const correctness = await checkCorrectness(s.device, { ...rules, cases: distinct });
   for (const [name, { notReached }, { length }] of [
     ['memory', memory, cases],
     ['correctness', correctness, distinct],
@@ -206,14 +207,7 @@ async function servingSection(s: Session, calibrated: Calibrated): Promise<Servi
   const rules = { ...gridRules(s), geometry: servingModel(s.device.description.software, s.o.model) };
   const cases = servingGrid(rules);
   const report = await watched(s, calibrated, [], (watch) =>
-    checkServing(s.device, cases, {
-      calibrated,
-      watch,
-      budget: s.partOf('serving'),
-      seed: s.o.seed,
-      stopped: s.stopped,
-      onCase: s.counted('serving'),
-    }),
+    checkServing(s.device, cases, { ...s.rules('serving', s.partOf('serving')), calibrated, watch }),
   );
   if (!s.stopped() && report.rows.length === 0 && s.o.sections.length === 0)
     throw new UserError(
@@ -261,18 +255,12 @@ async function latencySection(
   prompts: readonly PromptCase[],
   of: Watched,
 ): Promise<ValidationReport['latency']> {
-  const rules = { ...of, seed: s.o.seed, stopped: s.stopped };
-  const report = await checkSteps(s.device, steps, {
-    ...rules,
-    budget: of.budget.part(STEPS_SHARE * of.budget.seconds),
-    openBytes: s.openBytes,
-    onStep: s.counted('steps'),
+  const rulesOf = (section: string, share: number) => ({
+    ...of,
+    ...s.rules(section, of.budget.part(share * of.budget.seconds)),
   });
-  const prefill = await checkPrompts(s.device, prompts, {
-    ...rules,
-    budget: of.budget.part(PREFILL_SHARE * of.budget.seconds),
-    onStep: s.counted('prefill'),
-  });
+  const report = await checkSteps(s.device, steps, { ...rulesOf('steps', STEPS_SHARE), openBytes: s.openBytes });
+  const prefill = await checkPrompts(s.device, prompts, rulesOf('prefill', PREFILL_SHARE));
   return {
     ...report,
     model: gridRules(s).geometry.name,
@@ -284,8 +272,7 @@ async function latencySection(
 }
 
 async function longContextSection(s: Session, of: Watched): Promise<LongContextReport | null> {
-  const { openBytes, bindingBytes, stopped } = s;
-  const { geometry } = gridRules(s);
+  const { geometry, bindingBytes } = gridRules(s);
   const chosen = chosenOf(geometry, { kind: 'lla', ratio: 64 / 3, path: 'block-absorbed' }, bindingBytes);
   if (!chosen) {
     s.notes.push(`long context: ${geometry.name} has no LLA at 21.33×`);
@@ -294,7 +281,7 @@ async function longContextSection(s: Session, of: Watched): Promise<LongContextR
   const id = 'lla-21.33x/block-absorbed';
   s.progress('long context', id);
   const budget = of.budget.part(LONG_CONTEXT_SHARE * of.budget.seconds);
-  const rules = { ...of, seed: s.o.seed, budget, openBytes, memoryBytes: openBytes, stopped };
+  const rules = { ...of, seed: s.o.seed, budget, memoryBytes: s.openBytes, stopped: s.stopped };
   return checkLongContext(s.device, id, chosen.c, rules);
 }
 

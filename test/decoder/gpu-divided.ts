@@ -73,7 +73,6 @@ export const core = (of: Case) => blocksOf(of.geometry).find((b) => b.name === '
 /** Bytes of every kind as the memory model has them. */
 function expectPredicted(decoder: GpuDecoder, of: Case, batch: number, contextTokens: number): void {
   const { kinds } = compareBytes(decoder, memoryModel(configurationOf(of), contextTokens, 32), batch);
-  expect(kinds.filter((k) => k.allocatedBytes !== k.predictedBytes)).toEqual([]);
   expect(differing({ kinds })).toEqual([]);
 }
 

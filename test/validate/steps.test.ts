@@ -125,7 +125,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     const report = await watched(device, (watch) =>
       checkPrompts(device, prompts, {
         ...{ ...ASKED, watch, budget: ticking(1000), mostRounds: 2 },
-        onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
+        onCase: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
       }),
     );
     expect(report.notRun).toEqual([]);

@@ -19,8 +19,7 @@ import { candidateId, listCandidates } from '../../plan/ask/candidates.js';
 import type { Candidate } from '../../plan/types.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { inTime, lateApart } from '../../bench/in-time.js';
-import type { Budget } from '../../io/budget.js';
-import { withDecoder, type DecoderCase, type NotRun } from '../decoding.js';
+import { withDecoder, type CheckRules, type DecoderCase, type NotRun } from '../decoding.js';
 import { SMALL_FOUR_LOOPS, SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 
 /** Kinds that the model counts; `control` is part of its reserve. */
@@ -186,12 +185,8 @@ export function memoryCases(quick: boolean): DecoderCase[] {
   });
 }
 
-export interface MemoryRules {
-  readonly seed: number;
+export interface MemoryRules extends CheckRules {
   readonly cases: readonly DecoderCase[];
-  readonly budget?: Budget;
-  readonly onCase?: (done: number, total: number, id: string) => void;
-  readonly stopped?: () => boolean;
 }
 
 /**
