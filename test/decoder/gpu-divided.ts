@@ -15,13 +15,13 @@ import { compareBytes, differing } from '../../src/validate/memory/memory.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { configurationOf, expectWithin, open, relative, type Case } from './gpu-cases.js';
-import { label, learned, ofLla, plain } from './gpu-list.js';
-import { BRANCH, GEOMETRIES, learnedCodecs, promptOf, SINGLE } from './models.js';
+import { label, learned, named, ofLla, plain } from './gpu-list.js';
+import { BRANCH, learnedCodecs, promptOf, SINGLE } from './models.js';
 
 /** An even vocabulary: the memory model does not count what an odd one is padded by. */
-const named = (name: string): Geometry => ({ ...GEOMETRIES.find((g) => g.name === name)!, vocab: 24 });
-export const GROUPED = named('grouped pre-norm');
-const HUGINN = named('huginn-like');
+const even = (name: string): Geometry => ({ ...named(name), vocab: 24 });
+export const GROUPED = even('grouped pre-norm');
+const HUGINN = even('huginn-like');
 const LLA = learnedCodecs(GROUPED, 0.5)[0]!;
 const perHead = { choice: SINGLE, branch: { ...BRANCH, perHead: true } };
 const single = { choice: SINGLE };

@@ -9,12 +9,11 @@ import { SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
 import { expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
 import { beside } from './gpu-beside.js';
-import { label } from './gpu-list.js';
-import { GEOMETRIES, promptOf, SINGLE } from './models.js';
+import { label, named } from './gpu-list.js';
+import { promptOf, SINGLE } from './models.js';
 
-const base = GEOMETRIES.find((g) => g.name === 'grouped pre-norm')!;
 export const WIDE: Geometry = {
-  ...base,
+  ...named('grouped pre-norm'),
   name: 'wider',
   layers: 1,
   heads: 4,

@@ -9,7 +9,7 @@ import { open, type Case } from './gpu-cases.js';
 import { promptOf } from './models.js';
 
 /** A source whose tensor holds a NaN. */
-export const broken = (source: TensorSource, tensor: string): TensorSource => ({
+const broken = (source: TensorSource, tensor: string): TensorSource => ({
   shapes: source.shapes,
   read(name, from, count) {
     const values = source.read(name, from, count);
