@@ -17,13 +17,6 @@ import { Caches } from './caches.js';
 import { Machine } from './machine.js';
 import { Binder, secondsOf, type Operation } from './program.js';
 
-export interface PrefillRun {
-  /** Seconds of the operations: by timestamps where the device has them, else from submissions to completions. */
-  readonly seconds: number;
-  /** The buffers that it had beside the decoder's own; they are freed. */
-  readonly allocations: readonly Allocation[];
-}
-
 export interface WholePrompts {
   readonly method: WholePrompt;
   /** One a sequence, and the tokens that it has already. */
@@ -42,13 +35,14 @@ export interface WholePrompts {
  * Writes the caches of all sequences, behind what they hold, and the logits and the token after each prompt. An empty
  * prompt leaves its sequence alone.
  * @param onStart called before the first submission of each run: a failure before then has changed nothing
+ * @returns seconds of the operations on the device, and the buffers beside the decoder's own, which are freed
  * @throws GpuError `out-of-memory` or `unsupported` for a prompt that does not fit beside the decoder
  */
 export async function prefillPrompts(
   m: Machine,
   { prompts, lengths, draws, streams, ends, ...asked }: WholePrompts,
   onStart: () => void,
-): Promise<PrefillRun> {
+): Promise<{ seconds: number; allocations: readonly Allocation[] }> {
   const counts = prompts.map((tokens) => tokens.length);
   const { method, chunkTokens, runs, extent } = planPrompts(m.c, asked, counts, lengths);
   const { machine: prompt, setting } = await openPrompt(m, extent, chunkTokens);
@@ -117,7 +111,7 @@ async function openPrompt(
   }
 }
 
-/** @returns seconds of the operations */
+/** @returns seconds */
 async function runAll(device: Device, operations: readonly Operation[]): Promise<number> {
   const steps = operations.flatMap((operation) => operation.steps);
   let seconds = 0;

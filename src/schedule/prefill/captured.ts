@@ -45,20 +45,13 @@ function storeLoops({ c, block }: Pass, { tokens }: Chunk): Op[] {
 }
 
 /** one-shot: everything is encoded between the passes, and reconstructed. */
-export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] =>
-  of.captures === 'one-shot'
-    ? blocksOf(of.c.geometry)
-        .filter((block) => block.name === 'core')
-        .map((block) => ({
-          kind: 'stack',
-          block,
-          loopStart: [],
-          layer: over(chunks, (chunk) =>
-            [encodeCaptures, reconstructAll].flatMap((ops) => ops({ ...of, block }, chunk)),
-          ),
-          loopEnd: [],
-        }))
-    : [];
+export function encodingStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
+  const block = blocksOf(of.c.geometry).find(({ name }) => name === 'core');
+  if (of.captures !== 'one-shot' || !block) return [];
+  const p = { ...of, block };
+  const layer = over(chunks, (chunk) => [...encodeCaptures(p, chunk), ...reconstructAll(p, chunk)]);
+  return [{ kind: 'stack', block, loopStart: [], layer, loopEnd: [] }];
+}
 
 /** The absorbed path attends to keys that are not rotated. */
 const rotates = ({ c, block }: Pass, axis: Axis): boolean => axis === 'key' && branchWidth(c, block) === 0;

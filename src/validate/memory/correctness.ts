@@ -58,15 +58,7 @@ const tokenOf = (g: Geometry, seed: number, step: number): number => mix(seed + 
 function referenceOf(c: Configuration, seed: number, exactStorage: boolean): ReferenceDecoder {
   const model = loadModel(c.geometry, fabricate(modelTensors(c.geometry), made(c.geometry, seed)));
   const own = fabricate(codecTensors(c.geometry, c.codec, c.path, c.branch), made(c.geometry, seed));
-  return new ReferenceDecoder(model, own, {
-    codec: c.codec,
-    path: c.path,
-    eviction: c.eviction,
-    choice: c.choice,
-    branch: c.branch,
-    materialised: c.materialised,
-    exactStorage,
-  });
+  return new ReferenceDecoder(model, own, { ...c, exactStorage });
 }
 
 /** Logits of the reference and of the device for one case: the worst relative error of its steps. */
