@@ -61,6 +61,18 @@ export const open = (device: Device, of: Case, options: Partial<GpuDecoderOption
     ...options,
   });
 
+/** A decoder that is closed after its use. */
+export async function opened<T>(
+  ...[device, of, options, use]: [...Required<Parameters<typeof open>>, (decoder: GpuDecoder) => Promise<T>]
+): Promise<T> {
+  const decoder = await open(device, of, options);
+  try {
+    return await use(decoder);
+  } finally {
+    decoder.close();
+  }
+}
+
 /** @param decisions to be followed; its own unless given */
 export const referenceOf = (of: Case, decisions?: Decisions): ReferenceDecoder =>
   decoderOf(modelOf(of.geometry, SEED), {

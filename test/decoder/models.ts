@@ -80,8 +80,12 @@ export const F16 = { storage: 'f16', groupSize: 32 } as const;
 /** Other weights made of given ones. */
 export type Change = (weights: TensorSource) => TensorSource;
 
+/** Fabricated weights of a model, or of these tensors. */
+export const weightsOf = (g: Geometry, seed: number, specs = modelTensors(g)): TensorSource =>
+  fabricate(specs, { seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+
 export const modelOf = (g: Geometry, seed: number, change: Change = (weights) => weights): Model =>
-  loadModel(g, change(fabricate(modelTensors(g), { seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' })));
+  loadModel(g, change(weightsOf(g, seed)));
 
 export interface Setup extends Partial<DecoderOptions> {
   codec: Codec;

@@ -3,7 +3,7 @@ import '../gpu/narrow.js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openDecoder, type GpuDecoder, type GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
-import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import type { TensorSource } from '../../src/decoder/weights.js';
 import { UserError } from '../../src/errors.js';
 import { GpuError, openDevice, type Device } from '../../src/gpu/index.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
@@ -11,6 +11,7 @@ import { SMALL_OURO } from '../../src/validate/memory/geometries.js';
 import { configuration } from '../contract/geometries.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
+import { weightsOf } from '../decoder/models.js';
 import { lose, meter, type Meter } from './meter.js';
 
 const FULL = configuration({
@@ -25,7 +26,7 @@ const open = (device: Device, c: Configuration, options: Partial<GpuDecoderOptio
 
 /** Weights of which one element is NaN. */
 function withNaN(name: string, index: number): TensorSource {
-  const plain = fabricate(modelTensors(SMALL_OURO), { seed: SEED, tiedEmbeddings: false, codec: 'random' });
+  const plain = weightsOf(SMALL_OURO, SEED);
   return {
     shapes: plain.shapes,
     read: (tensor, from = 0, count) => {
