@@ -156,7 +156,6 @@ export function appendLoopsOp(c: Configuration, axis: Axis, rows: number): Op {
   return op(`append-${NAME[axis]}`, 'append_residual', 'f32', shape, binds, 'anchor-loop');
 }
 
-/** Writing of rows to the cache. */
 export const appendOp = (
   c: Configuration,
   label: string,
@@ -191,7 +190,6 @@ export const APPEND_ROWS = byAxis((axis): Bind => (f, visit) => {
   return append(f, f.target(visit, axis), averaged ? f.means(visit, axis) : f.projected(axis));
 });
 
-/** Keys of the rotary branch. */
 export const appendBranch: Bind = (f, visit) => append(f, f.target(visit, 'rotary-key'), f.branchKeys(visit));
 
 /** Centred latents. */
@@ -262,7 +260,6 @@ const rotateRestored: Bind = (f, visit) => {
   return f.rotate(visit, keys, f.c.geometry.headDim, { bias: true }, { bias });
 };
 
-/** Writing of restored rows. */
 export const APPEND_RESTORED = byAxis((axis): Bind => (f, visit) => {
   const [{ layer }, loop] = [placed(visit), loopOf(visit)];
   const at = { offset: restoredAt(f.c, visit), stride: restoredRow(f.c) };

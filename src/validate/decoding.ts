@@ -27,17 +27,19 @@ export interface NotRun {
   readonly reason: string;
 }
 
+type Opening = Omit<GpuDecoderOptions, 'weights'>;
+
 /** A decoder whose weights are drawn from the seed. */
-export const openMade = (
-  device: Device,
-  c: Configuration,
-  seed: number,
-  options: Omit<GpuDecoderOptions, 'weights'>,
-): Promise<GpuDecoder> => openDecoder(device, c, { weights: { storage: 'f16', seed }, ...options });
+export const openMade = (device: Device, c: Configuration, seed: number, options: Opening): Promise<GpuDecoder> =>
+  openDecoder(device, c, { weights: { storage: 'f16', seed }, ...options });
 
 /** Such a decoder, which is closed after its use. */
 export async function withDecoder<T>(
-  ...[device, c, seed, options, use]: [...Parameters<typeof openMade>, (decoder: GpuDecoder) => Promise<T>]
+  device: Device,
+  c: Configuration,
+  seed: number,
+  options: Opening,
+  use: (decoder: GpuDecoder) => Promise<T>,
 ): Promise<T> {
   const decoder = await openMade(device, c, seed, options);
   try {

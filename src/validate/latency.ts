@@ -17,6 +17,7 @@ import { forEachOp } from '../schedule/expand.js';
 import { schedule } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
+import type { Compared } from './statistics.js';
 import { openMade, stepOfAll, type CheckRules, type DecoderCase, type NotRun } from './decoding.js';
 import {
   driftOf,
@@ -29,25 +30,23 @@ import {
 } from './controls.js';
 
 /** All calls of one kernel in a step. */
-interface KernelRow {
+interface KernelRow extends Compared {
   readonly kernel: KernelName;
   readonly calls: number;
-  readonly measuredSeconds: number;
-  readonly predicted: Interval;
 }
 
-/** A measured time beside its prediction. */
-export interface MeasuredRow {
+/**
+ * A measured time beside its prediction: the typical one of the rounds, corrected for drift, the probe's
+ * (schema/drift.ts) and that of its kernels.
+ */
+export interface MeasuredRow extends Compared {
   readonly id: string;
-  /** Typical time of the rounds, corrected for drift: the probe's (schema/drift.ts) and that of its kernels. */
-  readonly measuredSeconds: number;
   /** Raw time. */
   readonly rawSeconds: readonly number[];
   /** Time of the probe over its reference, beside each of them. */
   readonly drift: readonly number[];
   /** Drift of its kernels beyond the probe's (controls.ts), by which the typical time is divided. */
   readonly kernelDrift: number;
-  readonly predicted: Interval;
   readonly evidence: Evidence;
   /** Share of the estimate that is not priced by measured kernels. */
   readonly rooflineShare: number;
@@ -136,7 +135,6 @@ export function weighed(
   return calls;
 }
 
-/** All calls of a step. */
 export const callsOfStep = ({ c, batch, contextTokens }: DecoderCase, pricer: Pricer): Weighed[] =>
   weighed(pricer, (visit) => forEachOp(c, schedule(c, batch, contextTokens), visit));
 
@@ -156,7 +154,6 @@ export function groupsOf(cases: readonly DecoderCase[], openBytes: number): Deco
   return groups;
 }
 
-/** One round of one decoder. */
 interface Round {
   readonly step: Timed;
   /** By operation, in order; null in rounds that leave them out. */

@@ -70,7 +70,6 @@ export async function checkPrompts(
   return { rows, notRun: without, summary: summarise(rows) };
 }
 
-/** All calls of a prompt. */
 export const callsOfPrompt = ({ c, prompt }: PromptCase, pricer: Pricer): Weighed[] =>
   weighed(pricer, (visit) => forEachPrefillCall(c, prompt, visit));
 

@@ -49,7 +49,6 @@ const CHECKS: readonly Column<Check>[] = [
   left('tolerance', (c) => c.tolerance),
 ];
 
-/** A measured time beside its prediction. */
 const COMPARED: readonly Column<MeasuredRow>[] = [
   right('measured ms', (r) => milliseconds(r.measuredSeconds)),
   right('predicted', (r) => milliseconds(r.predicted.estimate)),

@@ -83,7 +83,6 @@ interface Session {
 }
 
 /**
- * Validates.
  * @throws UserError when it was interrupted, and for a calibration of another device
  * @throws GpuError when the device fails
  */

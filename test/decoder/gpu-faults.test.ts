@@ -6,23 +6,12 @@ import { plannedContext } from '../../src/decoder/gpu/steps.js';
 import { codecTensors, modelTensors } from '../../src/decoder/tensors.js';
 import { fabricate } from '../../src/decoder/weights.js';
 import { GpuError, openDevice } from '../../src/gpu/index.js';
-import { cacheBytes, rowLayout } from '../../kernels/host/cache-layout.js';
-import { layoutOf } from '../../src/codecs/registry.js';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import {
-  configurationOf,
-  expectWithin,
-  inSingles,
-  open,
-  referenceOf,
-  relative,
-  TOLERANCE,
-  type Case,
-} from './gpu-cases.js';
+import { expectWithin, inSingles, open, referenceOf, relative, TOLERANCE, type Case } from './gpu-cases.js';
 import { expectNaN } from './gpu-nan.js';
 import { errorsOf } from './gpu-steps.js';
-import { BRANCH, GEOMETRIES, learnedCodecs, promptOf, SINGLE, F16 } from './models.js';
+import { BRANCH, GEOMETRIES, learnedCodecs, promptOf, SINGLE } from './models.js';
 
 const OURO = GEOMETRIES[0]!;
 const FULL: Case = { geometry: OURO, codec: { kind: 'full' } };
@@ -148,17 +137,6 @@ describeGpu(`GPU decoder, faults (LLA_SIM_SEED=${SEED})`, (device) => {
       );
       decoder.close();
     }
-  });
-
-  test('caches have the bytes of the layout', async () => {
-    const decoder = await open(device, LLA, { batch: 3 });
-    const c = configurationOf(LLA);
-    const expected = layoutOf(OURO, c.codec, c.path, F16, BRANCH).reduce(
-      (sum, t) => sum + t.layers * t.loops * cacheBytes(rowLayout(t.storage, t.width, t.groupSize), 128, 3 * t.heads),
-      0,
-    );
-    expect(decoder.allocations.filter((a) => a.kind === 'cache').reduce((sum, a) => sum + a.bytes, 0)).toBe(expected);
-    decoder.close();
   });
 });
 

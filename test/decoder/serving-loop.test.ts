@@ -1,6 +1,6 @@
 /** The serving loop without a GPU: its tokens, whatever its schedule (test/serving/scheduler.test.ts) does. */
 import { describe, expect, test } from 'vitest';
-import type { GpuDecoder } from '../../src/decoder/gpu/interface.js';
+import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import { decoderEngine } from '../../src/decoder/gpu/serving-engine.js';
 import { drive, type TimedRequest } from '../../src/decoder/serving/drive.js';
 import { ServingLoop, type LoopOptions, type SequenceEngine } from '../../src/decoder/serving/loop.js';

@@ -1,6 +1,6 @@
 /** What a schedule lists, and what every operation of it has. */
 import { expect } from 'vitest';
-import { KERNELS, workOf } from '../../kernels/registry.js';
+import { KERNELS, workOf, type KernelCall } from '../../kernels/registry.js';
 import type { Work } from '../../kernels/spec.js';
 import { forEachOp } from '../../src/schedule/expand.js';
 import type { Configuration, Op, Schedule } from '../../src/schedule/schedule.js';
@@ -27,6 +27,23 @@ export const total = (list: readonly Run[], label: string, value: (op: Op) => nu
 
 /** Rows that an operation works on. */
 export const rowsOf = ({ shape }: Op): number => (shape['m'] ?? shape['rows'] ?? shape['queries']) as number;
+
+/** What a visitor is called with. */
+export function callsOf(visit: (add: (call: KernelCall, times: number) => void) => unknown): [KernelCall, number][] {
+  const calls: [KernelCall, number][] = [];
+  visit((call, times) => calls.push([call, times]));
+  return calls;
+}
+
+/** How often each call is there. */
+export function counted(calls: Iterable<readonly [call: KernelCall, times: number]>): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const [{ kernel, variant, shape }, times] of calls) {
+    const key = `${kernel} ${variant} ${JSON.stringify(Object.entries(shape).sort())}`;
+    counts.set(key, (counts.get(key) ?? 0) + times);
+  }
+  return new Map([...counts].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
 
 /** It has the dimensions of its kernel, a known variant, and finite work. */
 export function expectKnown({ op, calls, work }: Run): void {

@@ -2,13 +2,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findPreset } from '../../src/geometry/presets.js';
-import { forEachPrefillCall, type PrefillFrame } from '../../src/schedule/prefill/calls.js';
+import { forEachPrefillCall } from '../../src/schedule/prefill/calls.js';
 import { prefillSchedule, type WholePrompt } from '../../src/schedule/prefill/prefill.js';
 import { forEachOp } from '../../src/schedule/expand.js';
 import { type Configuration } from '../../src/schedule/schedule.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import { configuration, HUGINN, lla } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
+import { callsOf, counted } from './listed.js';
 
 const METHODS: readonly WholePrompt[] = ['accumulated', 'chunked', 'by-layer', 'one-shot'];
 const EVICTIONS = [
@@ -38,16 +39,6 @@ const CONFIGURATIONS: readonly Partial<Configuration>[] = [
   { codec: lla(27, 45), path: 'reconstruct', bindingBytes: 2 ** 24 },
 ];
 
-/** How often each call is there. */
-function counted(visit: (add: (call: KernelCall, times: number) => void) => void): Map<string, number> {
-  const counts = new Map<string, number>();
-  visit(({ kernel, variant, shape }, times) => {
-    const key = `${kernel} ${variant} ${JSON.stringify(Object.entries(shape).sort())}`;
-    counts.set(key, (counts.get(key) ?? 0) + times);
-  });
-  return counts;
-}
-
 describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
   it('are those of the schedule, as often', () => {
     fc.assert(
@@ -60,21 +51,19 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
         (of, method, eviction, promptTokens, chunkTokens) => {
           const c = configuration({ ...of, eviction });
           const s = prefillSchedule(c, promptTokens, chunkTokens, method);
-          const listed = counted((add) => forEachOp(c, s, add));
-          let frame: PrefillFrame | undefined;
-          const found = counted((add) => {
-            frame = forEachPrefillCall(c, { method, promptTokens, chunkTokens }, add);
-          });
-          expect(found).toEqual(listed);
+          const listed = counted(callsOf((add) => forEachOp(c, s, add)));
+          const found: [KernelCall, number][] = [];
+          const frame = forEachPrefillCall(c, { method, promptTokens, chunkTokens }, (...of) => found.push(of));
+          expect(counted(found)).toEqual(listed);
           const exchanged = (list: typeof s.collectives): Record<string, number> => {
             const bytes: Record<string, number> = {};
             for (const { label, kind, bytesEach, calls } of list)
               bytes[`${label} ${kind} ${bytesEach}`] = (bytes[`${label} ${kind} ${bytesEach}`] ?? 0) + calls;
             return bytes;
           };
-          expect(exchanged(frame!.collectives)).toEqual(exchanged(s.collectives));
+          expect(exchanged(frame.collectives)).toEqual(exchanged(s.collectives));
           const operations = [...listed.values()].reduce((sum, times) => sum + times, 0);
-          expect(frame!.submissions).toBeGreaterThanOrEqual(operations / 256);
+          expect(frame.submissions).toBeGreaterThanOrEqual(operations / 256);
         },
       ),
       { numRuns: 80, seed: SEED },
@@ -91,8 +80,9 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
       ] as const) {
         const c = configuration({ codec: { kind: 'flashloop', tokens } });
         const plan = { method: 'accumulated', promptTokens, chunkTokens } as const;
-        expect(counted((add) => forEachPrefillCall(c, plan, add))).toEqual(
-          counted((add) => forEachOp(c, prefillSchedule(c, promptTokens, listed, 'accumulated'), add)),
+        const whole = prefillSchedule(c, promptTokens, listed, 'accumulated');
+        expect(counted(callsOf((add) => forEachPrefillCall(c, plan, add)))).toEqual(
+          counted(callsOf((add) => forEachOp(c, whole, add))),
         );
       }
   });

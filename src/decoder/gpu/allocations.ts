@@ -104,7 +104,6 @@ export class Allocations {
       await this.make(`${label}${count === undefined ? '' : ` ${i}`}${partSuffix(part)}`, shares);
   }
 
-  /** A buffer that exists. */
   get(label: string): Buffer {
     const buffer = this.buffers.get(label);
     if (!buffer) throw new Error(`no buffer ${label}`);

@@ -27,7 +27,6 @@ export class Machine {
     this.batch = setting.batch;
   }
 
-  /** A buffer by its name. */
   buffer(label: string): Buffer {
     return this.beside && !this.allocations.has(label) ? this.beside.buffer(label) : this.allocations.get(label);
   }

@@ -111,7 +111,6 @@ async function openPrompt(
   }
 }
 
-/** @returns seconds */
 async function runAll(device: Device, operations: readonly Operation[]): Promise<number> {
   const steps = operations.flatMap((operation) => operation.steps);
   let seconds = 0;

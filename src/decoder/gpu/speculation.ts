@@ -13,7 +13,6 @@ import type { Configuration, Place } from '../../schedule/configuration.js';
 import { expand } from '../../schedule/expand.js';
 import { ALIGNMENT, sequencesApart } from '../../schedule/cache-parts.js';
 import { schedule } from '../../schedule/schedule.js';
-import { GREEDY } from '../sampler.js';
 import { Allocations, makeUnused, makeWorkspace } from './allocations.js';
 import { Caches } from './caches.js';
 import type { GpuDecoderOptions, RoundResult } from './interface.js';
@@ -80,7 +79,7 @@ export class Speculation {
    */
   static async open(step: Machine, options: GpuDecoderOptions, draft: Draft): Promise<Speculation> {
     const { device, c, batch, setting } = step;
-    if ((options.sampling ?? GREEDY).temperature > 0)
+    if (setting.sampling.temperature > 0)
       throw new UserError('speculation is greedy, and a temperature draws tokens', 'leave one of them out');
     requireVerifiable(c.geometry, c.codec, c.eviction, draft);
     if (blocksOf(c.geometry).some((block) => sequencesApart(c, block, step.caches.slots.capacity) > 1))

@@ -103,8 +103,12 @@ export class Weights {
         const box = boxOf(1, this.c.geometry.vocab, ref.columns, source);
         return this.boxed(`${EMBEDDING} from ${ref.first}`, EMBEDDING, box, this.storage);
       }
-      case 'norm':
-        return this.norm(NORMS[ref.of] ?? layerTensor(ref.stored, `${ref.of}.weight`));
+      case 'norm': {
+        const { plainNorms, hidden } = this.c.geometry;
+        if (plainNorms) return this.vector('ones', 'control', () => new Float32Array(hidden).fill(1));
+        const name = NORMS[ref.of] ?? layerTensor(ref.stored, `${ref.of}.weight`);
+        return this.tensors(name, name);
+      }
       case 'biases': {
         const own = [...ref.letters].map((letter) => layerTensor(ref.stored, `self_attn.${letter}_proj.bias`));
         const label = `${layerTensor(ref.stored, 'self_attn')} biases ${ref.letters}`;
@@ -147,13 +151,6 @@ export class Weights {
   /** Whole tensors of the model, one after the other. */
   private tensors(label: string, ...names: readonly string[]): Promise<Buffer> {
     return this.vector(label, 'weights', () => names.flatMap((name) => [...this.host.read(name)]));
-  }
-
-  /** A norm's weight; ones where norms have none. */
-  private norm(name: string): Promise<Buffer> {
-    const { plainNorms, hidden } = this.c.geometry;
-    if (plainNorms) return this.vector('ones', 'control', () => new Float32Array(hidden).fill(1));
-    return this.tensors(name, name);
   }
 
   /** Columns [first, first + n) of the matrix [k][outputs of all pieces]: part of a projection's weights. */

@@ -16,8 +16,8 @@ import {
   storesRun,
   takenAs,
   type Chunk,
+  type HowTaken,
   type PromptExtent,
-  type WholePrompt,
 } from '../prefill/pass.js';
 import { Frame, type ExactRows, type Setting, type Target } from './frame.js';
 import { planSlots } from './kept-slots.js';
@@ -58,23 +58,18 @@ const SHARED: Readonly<Record<string, string>> = {
   activated: 'results',
 };
 
-/** How prompts are taken in: the runs of each, and what they need room for. */
-export interface PromptPlan {
-  readonly method: WholePrompt;
-  readonly chunkTokens: number;
-  readonly runs: readonly (readonly Chunk[])[];
-  readonly extent: PromptExtent;
-}
-
 const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
 
-/** @param counts tokens of each prompt, 0: its sequence is left alone @param lengths tokens that each has already */
+/**
+ * How prompts are taken in: the runs of each, and what they need room for.
+ * @param counts tokens of each prompt, 0: its sequence is left alone @param lengths tokens that each has already
+ */
 export function planPrompts(
   c: Configuration,
-  asked: { readonly method: WholePrompt; readonly chunkTokens: number },
+  asked: HowTaken,
   counts: readonly number[],
   lengths: readonly number[],
-): PromptPlan {
+): HowTaken & { readonly runs: readonly (readonly Chunk[])[]; readonly extent: PromptExtent } {
   const taken = takenAs(c, asked.method, asked.chunkTokens);
   const { method, chunkTokens } = taken;
   const runs = counts.map((count, i) => (count === 0 ? [] : runsOf(taken, lengths[i] as number, count)));

@@ -20,10 +20,11 @@ import {
   takenAs,
   type Chunk,
   type Pass,
+  type HowTaken,
   type WholePrompt,
 } from './pass.js';
 import { forEachOp, timesOf } from '../expand.js';
-import { keptSlots, placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
+import { keptSlots, placedOps, prefillSchedule, runSchedule } from './prefill.js';
 import type { Collective } from '../schedule.js';
 
 /** Operations of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
@@ -124,7 +125,7 @@ function firstWhere(count: number, is: (i: number) => boolean): number {
 function visitKinds(
   c: Configuration,
   runs: readonly EqualRuns[],
-  how: How,
+  how: HowTaken,
   visit: (call: KernelCall, times: number) => void,
 ): readonly Collective[] {
   const { chunkTokens } = how;
@@ -172,8 +173,6 @@ function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; cou
   ];
 }
 
-type How = Pick<RunOptions, 'chunkTokens' | 'method'>;
-
 /** Equal things, by their key, with their number. */
 class Tally<T> {
   private readonly known = new Map<string, { readonly one: T; times: number }>();
@@ -197,7 +196,7 @@ class Counted {
 
   constructor(
     private readonly c: Configuration,
-    private readonly how: How,
+    private readonly how: HowTaken,
   ) {}
 
   private addCall({ kernel, variant, shape }: KernelCall, times: number): void {

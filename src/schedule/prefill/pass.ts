@@ -54,10 +54,14 @@ export type CapturingKind = (typeof CAPTURING_KINDS)[number];
 /** How prompts are prefilled: a run a chunk, or one run, with latents accumulated or encoded from captures. */
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
 
-/** How a prompt is taken: tokens worked on at once, and tokens of a run, which go through both passes together. */
-export interface Taken {
+/** How a prompt is taken: its method, and tokens worked on at once. */
+export interface HowTaken {
   readonly method: WholePrompt;
   readonly chunkTokens: number;
+}
+
+/** The same, with the tokens of a run, which go through both passes together. */
+interface Taken extends HowTaken {
   readonly runTokens: number;
 }
 

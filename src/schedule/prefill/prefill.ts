@@ -40,6 +40,7 @@ import {
   storesRun,
   takenAs,
   type Chunk,
+  type HowTaken,
   type Pass,
   type WholePrompt,
 } from './pass.js';
@@ -66,9 +67,7 @@ export function prefillSchedule(
   return { stages: parts.flatMap((part) => part.stages), collectives: parts.flatMap((part) => part.collectives) };
 }
 
-export interface RunOptions {
-  readonly chunkTokens: number;
-  readonly method: WholePrompt;
+export interface RunOptions extends HowTaken {
   /** The prompts end with this run: logits of their last tokens are computed. */
   readonly ends: boolean;
   /** Lists only the operations of these chunks; of all unless given. */

@@ -85,7 +85,6 @@ export const load = (
   binds: { cache, rows },
 });
 
-/** Reading kept rows back. */
 export const loadKept = (
   { c, captures }: Pick<Pass, 'c' | 'captures'>,
   label: string,
@@ -188,7 +187,6 @@ export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op
   ];
 }
 
-/** Writing of the rotary branch's keys. */
 export function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
   const branch = branchWidth(c, block);
   if (branch === 0) return [];

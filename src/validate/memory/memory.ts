@@ -17,7 +17,6 @@ import type { Geometry } from '../../geometry/geometry.js';
 import type { Device } from '../../gpu/index.js';
 import { candidateId, listCandidates } from '../../plan/ask/candidates.js';
 import type { Candidate } from '../../plan/types.js';
-import type { Configuration } from '../../schedule/schedule.js';
 import { inTime, lateApart } from '../../bench/in-time.js';
 import { withDecoder, type CheckRules, type DecoderCase, type NotRun } from '../decoding.js';
 import { SMALL_FOUR_LOOPS, SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
@@ -75,7 +74,6 @@ const CAPTURED_PROMPT_TOKENS = 45;
 const POSITIONS_PROMPT_TOKENS = 9;
 const PROMPT_CHUNK_TOKENS = 32;
 const EVICTIONS = ['none', ...POLICY_NAMES.map((name) => `${name}:40+24`)];
-const F16: StorageChoice = { storage: 'f16', groupSize: 32 };
 const BRANCH = { width: 6, perHead: false };
 /** Packed within a few steps; prompts run all tokens in all loops, and loops after the second read chosen keys. */
 const PACKED: Candidate = {
@@ -160,27 +158,21 @@ export function memoryCases(quick: boolean): DecoderCase[] {
     { geometry: SMALL_FOUR_LOOPS, candidate: PACKED },
   ];
   return candidates.flatMap(({ geometry, candidate }): DecoderCase[] => {
-    const of = (choice: StorageChoice, perHead: boolean): Configuration => ({
-      geometry,
-      ...candidate,
-      choice,
-      branch: { ...BRANCH, perHead },
-      gpus: 1,
-      targetWorkgroups: 8,
-      bindingBytes: Infinity,
-    });
-    const one = (suffix: string, cacheType: string, c: Configuration, batch: number): DecoderCase => ({
-      id: `${candidateId(geometry, candidate, cacheType)}${suffix}`,
-      c,
-      batch,
-      contextTokens: CONTEXT_TOKENS,
-    });
+    const of = (batch: number, cacheType: 'f16' | 'int4' = 'f16', perHead = false): DecoderCase => {
+      const choice: StorageChoice = { storage: cacheType === 'int4' ? 'q4' : cacheType, groupSize: 32 };
+      const branch = { ...BRANCH, perHead };
+      return {
+        id: `${candidateId(geometry, candidate, cacheType)}${perHead ? ' (branch per head)' : ''}`,
+        c: { geometry, ...candidate, choice, branch, gpus: 1, targetWorkgroups: 8, bindingBytes: Infinity },
+        batch,
+        contextTokens: CONTEXT_TOKENS,
+      };
+    };
+    if (quick) return [of(3)];
     return [
-      ...(quick ? [3] : [1, 3]).map((batch) => one('', 'f16', of(F16, false), batch)),
-      ...(hasOwnStorage(candidate.codec) || candidate.eviction || quick
-        ? []
-        : [one('', 'int4', of({ storage: 'q4', groupSize: 32 }, false), 2)]),
-      ...(pathSpec(candidate.path).branch && !quick ? [one(' (branch per head)', 'f16', of(F16, true), 2)] : []),
+      ...[of(1), of(3)],
+      ...(hasOwnStorage(candidate.codec) || candidate.eviction ? [] : [of(2, 'int4')]),
+      ...(pathSpec(candidate.path).branch ? [of(2, 'f16', true)] : []),
     ];
   });
 }
