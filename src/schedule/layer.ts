@@ -5,7 +5,6 @@
  * its rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
  * oldest token). Latents are encoded from the key before its rotation.
  */
-
 import { pathSpec } from '../codecs/paths.js';
 import { reindexes } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';

@@ -55,16 +55,12 @@ export class Binder {
     return bound;
   }
 
-  private get uniforms(): readonly Buffer[] {
-    return [...this.bound.values()].map((step) => step.uniforms);
-  }
-
   get uniformBytes(): number {
-    return this.uniforms.reduce((sum, { bytes }) => sum + bytes, 0);
+    return [...this.bound.values()].reduce((sum, { uniforms }) => sum + uniforms.bytes, 0);
   }
 
   free(): void {
-    this.device.free(...this.uniforms);
+    this.device.free(...[...this.bound.values()].map(({ uniforms }) => uniforms));
     this.bound.clear();
   }
 }

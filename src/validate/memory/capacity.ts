@@ -243,9 +243,7 @@ function removeDeadFolders(): void {
  */
 export function inProcesses(
   cli: string,
-  rules: {
-    readonly memoryBytes: number;
-    readonly contextTokens: number;
+  rules: Pick<CapacityRules, 'memoryBytes' | 'contextTokens'> & {
     readonly seed: number;
     readonly signal?: AbortSignal;
   },
