@@ -13,7 +13,7 @@ import { readsFirstRows, type CachedTokens } from './buffers.js';
 import { anchoredIn, type Configuration, type Part, type Visit } from './configuration.js';
 import { alone, norm, normedRows, normOf, product } from './dense.js';
 import { anchoredRow, meanRow } from './facts.js';
-import { op, perHead, project, withMore, type Bind, type Op } from './op.js';
+import { inEachPart, op, perHead, project, withMore, type Bind, type Op } from './op.js';
 import { accumulate } from './rows.js';
 
 /** One layer of a block, with the heads of one GPU. */
@@ -59,7 +59,7 @@ export interface Merge {
   readonly rowsEach: number;
   readonly width: number;
   /** Operations of block-absorbed attention before each part. */
-  readonly setUp?: ((sequences: number, repeat: number) => readonly Op[]) | undefined;
+  readonly setUp?: ((sequences: number) => readonly Op[]) | undefined;
   /** The current token's exact key and value are folded in. */
   readonly current?: true;
   readonly reads: CachedTokens;
@@ -74,7 +74,7 @@ export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segme
   const keyWidth = of.current ? c.geometry.headDim : 0;
   const groupSize = groupOf(type, c.choice.groupSize);
   const binds = mergeBinds(l, of);
-  return l.parts.flatMap(({ size, repeat }) => {
+  return inEachPart(l.parts, (size) => {
     const divisions = segments.map(({ tokens, unit }) =>
       divide(tokens, splitCount(tokens.pinned + tokens.ring, size * of.rowsEach, c.targetWorkgroups), unit),
     );
@@ -85,13 +85,13 @@ export function attendAndMerge(l: Layer, type: Storage, segments: readonly Segme
       const { splits } = division;
       first += splits;
       const shape = withMore(own, { sequences: size, context: tokens.pinned + tokens.ring, groupSize, splits });
-      return { label, kernel, variant, shape, when: 'always', repeat, binds, division };
+      return { label, kernel, variant, shape, when: 'always', repeat: 1, binds, division };
     });
     const shape = { rows: size * heads, splits: all, width: of.width, keyWidth };
     return [
-      ...(of.setUp?.(size, repeat) ?? []),
+      ...(of.setUp?.(size) ?? []),
       ...attends,
-      op(of.label ?? 'merge', 'attend_merge', of.current ? 'current' : 'f32', shape, binds, 'always', repeat),
+      op(of.label ?? 'merge', 'attend_merge', of.current ? 'current' : 'f32', shape, binds),
     ];
   });
 }
@@ -163,8 +163,9 @@ export function anchoredLoops(l: Layer): Op[] {
   const tokens = segmentsOf(c.eviction, l.context);
   const shape = { kvHeads, group, ...anchoredRow(c) };
   const segment = { label: 'attend', kernel: 'attend_residual', tokens, shape, binds } as const;
-  const merge = { rowsEach: kvHeads, width: c.geometry.headDim, reads, output: 'attention', stats: 'stats' };
-  return attendAndMerge(l, 'f16', [segment], { ...merge, current: true }).flatMap((o): Op[] => {
+  const width = c.geometry.headDim;
+  const merge = { rowsEach: kvHeads, width, current: true, reads, output: 'attention', stats: 'stats' } as const;
+  return attendAndMerge(l, 'f16', [segment], merge).flatMap((o): Op[] => {
     if (o.label !== 'attend') return [o];
     return [
       { ...o, variant: 'residual', when: 'residual-loops' },

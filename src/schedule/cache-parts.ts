@@ -15,7 +15,7 @@ import { blockBasisScalars } from '../../kernels/block_basis/terms.js';
 import { blockComponents } from '../../kernels/block_vectors/terms.js';
 
 /** Where a part of a buffer may begin, in bytes: WebGPU's default of minStorageBufferOffsetAlignment. */
-const ALIGNMENT = 256;
+export const ALIGNMENT = 256;
 /** WebGPU's default of maxComputeWorkgroupsPerDimension. */
 const MOST_WORKGROUPS = 65_535;
 /** Of activations, scores, mass and positions. */

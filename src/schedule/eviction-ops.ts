@@ -8,7 +8,7 @@ import { loopOf, placed, type CacheRole } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { groupSizeOf, storageOf, type Place, type Visit } from './configuration.js';
 import { branchWidth, closingTime, evictedScalars, evictingRows, readsLatents } from './facts.js';
-import { everyRestoredLoop, op, type Bind, type Op } from './op.js';
+import { everyRestoredLoop, inEachPart, op, type Bind, type Op } from './op.js';
 
 /** Adds this step's attention to the mass of the cached tokens, in every layer and loop. */
 export function massOps({ c, block, parts, context, heads }: Layer): Op[] {
@@ -23,9 +23,7 @@ export function massOps({ c, block, parts, context, heads }: Layer): Op[] {
       mass: f.evicting('mass', visit),
     },
   });
-  return parts.map(({ size, repeat }) =>
-    op('mass', 'mass', 'f32', { rows: size * rows, ...each }, binds, 'always', repeat),
-  );
+  return inEachPart(parts, (size) => [op('mass', 'mass', 'f32', { rows: size * rows, ...each }, binds)]);
 }
 
 /** The rows that are evicted together. */
@@ -65,9 +63,9 @@ export function evictOps({ c, block, parts, reads }: Layer, slots: number): Op[]
   };
   const when = closingTime(c, block);
   const each = { context: heavy, width: evictedScalars(c, block) / rows, groupSize: groupSizeOf(c) };
-  const ops = parts.map(({ size, repeat }) =>
-    op('evict', 'evict', storageOf(c), { rows: size * rows, ...each }, binds, when, repeat),
-  );
+  const ops = inEachPart(parts, (size) => [
+    op('evict', 'evict', storageOf(c), { rows: size * rows, ...each }, binds, when),
+  ]);
   // The full-width rows of `fast` are a set of their own in every loop, and are all written in the last one.
   return block.name === 'core' && pathSpec(c.path).restores ? everyRestoredLoop(c, ops) : ops;
 }

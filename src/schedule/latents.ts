@@ -10,7 +10,7 @@ import { codecPlace, placed, type BufferRef, type Bound, type Ref } from './bind
 import type { StepFrame } from './bind/step.js';
 import { AXES, branchHeadsOf, groupSizeOf, latentsOf, NAME, rankOf, type Axis, type Visit } from './configuration.js';
 import { branchWidth, evictingRows, latentsByLoop, windowOf, type LoopLatents } from './facts.js';
-import { op, perHead, withMore, type Bind, type Op } from './op.js';
+import { inEachPart, op, perHead, withMore, type Bind, type Op } from './op.js';
 
 /** Attention over cached latents, or rows rebuilt from them, and the current token. */
 export function latentOps(l: Layer): Op[] {
@@ -146,7 +146,7 @@ function currentOp(l: Layer): Op {
       width: c.branch.width,
       queries: { offset: rankOf(c, 'key'), stride: heads * width, head: width },
       keys: at,
-      heads: f.branchHeads,
+      heads: branchHeadsOf(c),
     };
     return {
       options: { current: { ...current, queries, branch } },
@@ -250,9 +250,9 @@ function rebuildOps(l: Layer, axis: Axis, context: number): Op[] {
   };
   const each = { rank: rankOf(c, axis), headDim: c.geometry.headDim, groupSize: groupSizeOf(c) };
   const variant = `${storage}+${axis === 'key' ? 'rope' : 'plain'}`;
-  return parts.map(({ size, repeat }) => {
-    const shape = { sequences: size, kvHeads, latentHeads: latentsOf(c), context, ...each };
-    return op(`rebuild-${NAME[axis]}`, 'rebuild', variant, shape, binds, 'always', repeat);
+  return inEachPart(parts, (sequences) => {
+    const shape = { sequences, kvHeads, latentHeads: latentsOf(c), context, ...each };
+    return [op(`rebuild-${NAME[axis]}`, 'rebuild', variant, shape, binds)];
   });
 }
 
@@ -316,12 +316,12 @@ function blockOps(l: Layer, { pinned, ring }: Segments): Op[] {
       basis: basisOf(f),
     },
   });
-  const setUp = (sequences: number, repeat: number): Op[] => {
+  const setUp = (sequences: number): Op[] => {
     const ofVectors = { heads: sequences * heads, kvHeads, rankK, headDim };
     const plan = { sequences, heads, context: ring, rankK, headDim, blockTokens, functions, setupPerRank };
     return [
-      op('block-vectors', 'block_vectors', 'f16', ofVectors, vectors, 'always', repeat),
-      ...(ring > 0 ? [op('block-basis', 'block_basis', 'f32', plan, basis, 'always', repeat)] : []),
+      op('block-vectors', 'block_vectors', 'f16', ofVectors, vectors),
+      ...(ring > 0 ? [op('block-basis', 'block_basis', 'f32', plan, basis)] : []),
     ];
   };
   const segments: Segment[] = [

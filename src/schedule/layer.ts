@@ -5,7 +5,6 @@
  * its rows are appended when no attention of this step will read the cache again (so that a full ring may overwrite its
  * oldest token). Latents are encoded from the key before its rotation.
  */
-
 import { pathSpec } from '../codecs/paths.js';
 import { reindexes } from '../eviction/policy.js';
 import type { LayerBlock } from '../geometry/geometry.js';
@@ -29,7 +28,7 @@ import { attentionOut, layerAround, mlpOps, queryKeyValue } from './dense.js';
 import { evictOps, massOps } from './eviction-ops.js';
 import { branchWidth, closingTime, hasHybridLatents, readsLatents, streamsIn, windowOf } from './facts.js';
 import { latentOps } from './latents.js';
-import { everyRestoredLoop, type Bind, type Op } from './op.js';
+import { everyRestoredLoop, inEachPart, type Bind, type Op } from './op.js';
 import {
   appendBranch,
   APPEND_LATENTS,
@@ -124,12 +123,18 @@ function appendOps(l: Layer): Op[] {
   const { c, block, batch, kvHeads, inTurn } = l;
   const d = c.geometry.headDim;
   if (anchoredIn(c, block) > 1)
-    return AXES.flatMap((axis) => l.parts.map(({ size, repeat }) => appendLoopsOp(c, axis, size, repeat)));
+    return AXES.flatMap((axis) => inEachPart(l.parts, (size) => [appendLoopsOp(c, axis, size)]));
   const closing = closingTime(c, block);
   const when = inTurn && closing === 'closing-layer' ? 'owning-layer' : closing;
   const each = (label: string, heads: number, width: number, binds: Bind, time = when): Op[] =>
-    l.parts.map(({ size, repeat }) => appendOp(c, label, size, heads, width, binds, time, repeat));
-  const both = (label: string, heads: number, [k, v]: Pair, binds: Readonly<Record<Axis, Bind>>, time = when): Op[] => [
+    inEachPart(l.parts, (size) => [appendOp(c, label, size, heads, width, binds, time)]);
+  const both = (
+    label: string,
+    heads: number,
+    [k, v]: readonly [number, number],
+    binds: Readonly<Record<Axis, Bind>>,
+    time = when,
+  ): Op[] => [
     ...each(`${label}-k`, heads, k, binds.key, time),
     ...(v > 0 ? each(`${label}-v`, heads, v, binds.value, time) : []),
   ];
@@ -147,7 +152,7 @@ function appendOps(l: Layer): Op[] {
   const full = (binds: Readonly<Record<Axis, Bind>>): Op[] =>
     both('append', kvHeads, [d, c.geometry.valuesAreKeys ? 0 : d], binds);
   const streams = streamsIn(c, block);
-  if (streams) return [...full(APPEND_RECENT), ...l.parts.flatMap((part) => packLoopsOps(c, streams, part))];
+  if (streams) return [...full(APPEND_RECENT), ...inEachPart(l.parts, (size) => packLoopsOps(c, streams, size))];
   if (block.name !== 'core' || !pathSpec(c.path).restores) return full(APPEND_ROWS);
   return [
     ...AXES.flatMap((axis) => restoreOps(c, axis, batch, when)),
@@ -155,6 +160,3 @@ function appendOps(l: Layer): Op[] {
     ...everyRestoredLoop(c, full(APPEND_RESTORED)),
   ];
 }
-
-/** Widths of keys and values. */
-type Pair = readonly [key: number, value: number];

@@ -4,7 +4,7 @@ import { placed, type BufferRef, type Ref } from './bind/refs.js';
 import { inParts, type Configuration, type When } from './configuration.js';
 import { alone, norm, normBinds, normedRows, product, projectedRows, SAME_ROW } from './dense.js';
 import { streamNormOf, streamRows, type Rows } from './dense.js';
-import { op, PRICED_ONLY, project, projectByTable, type Bind, type Op } from './op.js';
+import { inEachPart, op, PRICED_ONLY, project, projectByTable, type Bind, type Op } from './op.js';
 
 /** The embedding; tables beyond a binding in pairs of columns. Rows of a lower rank go where norms write. */
 export function embeddingOps(c: Configuration, rows: number): Op[] {
@@ -26,12 +26,11 @@ export function embeddingOps(c: Configuration, rows: number): Op[] {
       },
     };
   };
-  const part = (columns: number, repeat: number): Op =>
-    op('embedding', 'embed', 'f16', { rows, width: columns }, binds, 'always', repeat);
+  const part = (columns: number): Op[] => [op('embedding', 'embed', 'f16', { rows, width: columns }, binds)];
   const table =
     2 * width * vocab <= c.bindingBytes
-      ? [part(width, 1)]
-      : inParts(Math.floor(width / 2), 4 * vocab, c.bindingBytes).map(({ size, repeat }) => part(2 * size, repeat));
+      ? part(width)
+      : inEachPart(inParts(Math.floor(width / 2), 4 * vocab, c.bindingBytes), (size) => part(2 * size));
   const up = product('embedding-up', normedRows, streamRows);
   return [
     ...table,

@@ -42,8 +42,11 @@ export const op = <K extends KernelName>(
   shape: ShapeOf<K>,
   binds: Bind | undefined,
   when: When = 'always',
-  repeat = 1,
-): Op => ({ label, kernel, variant, shape, when, repeat, binds });
+): Op => ({ label, kernel, variant, shape, when, repeat: 1, binds });
+
+/** Operations on as many items as each part has, as often as there are such parts. */
+export const inEachPart = (parts: readonly Part[], list: (size: number) => readonly Op[]): Op[] =>
+  parts.flatMap(({ size, repeat }) => (repeat === 1 ? list(size) : list(size).map((o) => withMore(o, { repeat }))));
 
 /** A projection of a layer, whose weights a server may hold in fewer bits. */
 export function projectInLayer(c: Configuration, ...of: Tail<typeof project>): Op[] {
@@ -72,16 +75,15 @@ export function project(
   binds: Bind | undefined,
   when: When = 'always',
 ): Op[] {
-  const product = (columns: number, repeat: number): Op =>
-    op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, binds, when, repeat);
+  const product = (columns: number): Op[] => [op(label, 'matmul', 'f16', { groups: 1, m, k, n: columns }, binds, when)];
   const pairs = Math.floor(n / 2);
-  if (pairs * 4 * k <= c.bindingBytes) return [product(n, 1)];
+  if (pairs * 4 * k <= c.bindingBytes) return product(n);
   const parts = inParts(pairs, 4 * k, c.bindingBytes);
-  if (n % 2 === 0) return parts.map(({ size, repeat }) => product(2 * size, repeat));
+  if (n % 2 === 0) return inEachPart(parts, (size) => product(2 * size));
   // An odd column joins the last part.
   const { size, repeat } = parts.pop() as Part;
   if (repeat > 1) parts.push({ size, repeat: repeat - 1 });
-  return [...parts.map((part) => product(2 * part.size, part.repeat)), product(2 * size + 1, 1)];
+  return [...inEachPart(parts, (own) => product(2 * own)), ...product(2 * size + 1)];
 }
 
 /** A product with one matrix a KV head (or a shared one); `m` rows of all sequences and query heads that use it. */

@@ -33,7 +33,7 @@ import {
   meanRow,
   owningTime,
 } from './facts.js';
-import { byAxis, everyRestoredLoop, op, perHead, type Bind, type Op } from './op.js';
+import { byAxis, everyRestoredLoop, inEachPart, op, perHead, type Bind, type Op } from './op.js';
 
 /** Encodes keys (before rotation) or values of one loop: c (+)= x_t W_down,t. Storing takes the mean off. */
 export function encodeOp(c: Configuration, axis: Axis, rows: number): Op {
@@ -141,7 +141,7 @@ export function holdOps(c: Configuration, block: LayerBlock, rows: number): Op[]
 }
 
 /** Coding and writing of the loops that are stored together. */
-export function appendLoopsOp(c: Configuration, axis: Axis, rows: number, repeat = 1): Op {
+export function appendLoopsOp(c: Configuration, axis: Axis, rows: number): Op {
   const binds: Bind = (f, visit) => {
     const { cache, options, row = 0 } = f.target(visit, axis);
     const { rows, at, loopStride } = f.waiting(visit, axis);
@@ -153,10 +153,9 @@ export function appendLoopsOp(c: Configuration, axis: Axis, rows: number, repeat
     };
   };
   const shape = { rows, heads: kvHeadsOf(c), ...anchoredRow(c) };
-  return op(`append-${NAME[axis]}`, 'append_residual', 'f32', shape, binds, 'anchor-loop', repeat);
+  return op(`append-${NAME[axis]}`, 'append_residual', 'f32', shape, binds, 'anchor-loop');
 }
 
-/** Writing of rows to the cache. */
 export const appendOp = (
   c: Configuration,
   label: string,
@@ -165,8 +164,7 @@ export const appendOp = (
   width: number,
   binds: Bind,
   when: When,
-  repeat = 1,
-): Op => op(label, 'append', storageOf(c), { rows, heads, width, groupSize: groupSizeOf(c) }, binds, when, repeat);
+): Op => op(label, 'append', storageOf(c), { rows, heads, width, groupSize: groupSizeOf(c) }, binds, when);
 
 /** Writes rows to a cache. @param bias added to them */
 export function append(f: Frame, { cache, options, row = 0 }: Target, { rows, at }: Placed, bias?: WeightRef): Bound {
@@ -192,7 +190,6 @@ export const APPEND_ROWS = byAxis((axis): Bind => (f, visit) => {
   return append(f, f.target(visit, axis), averaged ? f.means(visit, axis) : f.projected(axis));
 });
 
-/** Keys of the rotary branch. */
 export const appendBranch: Bind = (f, visit) => append(f, f.target(visit, 'rotary-key'), f.branchKeys(visit));
 
 /** Centred latents. */
@@ -215,7 +212,7 @@ export const hybridAppendOps = (
 ): Op[] =>
   latentsByLoop(c).flatMap(({ rankK, rankV, complete }) => {
     const written = (label: string, width: number, binds: Bind): Op[] =>
-      parts.map(({ size, repeat }) => appendOp(c, label, size, 1, width, binds, complete, repeat));
+      inEachPart(parts, (size) => [appendOp(c, label, size, 1, width, binds, complete)]);
     return [
       ropeOp(c, 'rope-latent', rows, rankK / c.geometry.headDim, ROTATE_LATENTS, complete),
       ...written('append-k', rankK, APPEND_ROTATED.key),
@@ -263,7 +260,6 @@ const rotateRestored: Bind = (f, visit) => {
   return f.rotate(visit, keys, f.c.geometry.headDim, { bias: true }, { bias });
 };
 
-/** Writing of restored rows. */
 export const APPEND_RESTORED = byAxis((axis): Bind => (f, visit) => {
   const [{ layer }, loop] = [placed(visit), loopOf(visit)];
   const at = { offset: restoredAt(f.c, visit), stride: restoredRow(f.c) };

@@ -106,7 +106,6 @@ export function schedule(
     stages,
     collectives: exchanges(c, {
       rows: batch,
-      encoded: batch,
       logits: batch,
       mass: batch * keptTokens(c.eviction, context),
       passes: 1,
@@ -114,22 +113,17 @@ export function schedule(
   };
 }
 
-/** Rows that GPUs exchange: of activations, encoded latents, logits, f32 mass of H2O; and how often all of it is. */
-export interface Exchanged {
-  readonly rows: number;
-  readonly encoded: number;
-  readonly logits: number;
-  readonly mass: number;
-  readonly passes: number;
-}
-
 /**
  * Exchanges of a step or prefill: the embedding (its vocabulary is divided), attention and MLP of every layer run, the
  * adapter's columns, the logits. A latent that all heads share is a sum over the heads of all GPUs: over the loops too
  * (LLA-2D) it is exchanged once complete, in the last loop; for each loop (mla-head), in every one. H2O's mass of rows
  * that all heads share is summed as often as they evict.
+ * @param n rows of activations and encoded latents, of logits, of H2O's f32 mass; and how often all of it is exchanged
  */
-export function exchanges(c: Configuration, n: Exchanged): Collective[] {
+export function exchanges(
+  c: Configuration,
+  n: Readonly<Record<'rows' | 'logits' | 'mass' | 'passes', number>>,
+): Collective[] {
   const g = c.geometry;
   if (c.gpus === 1) return [];
   const hidden = n.rows * g.hidden * 4;
@@ -147,7 +141,7 @@ export function exchanges(c: Configuration, n: Exchanged): Collective[] {
   const calls = g.layers * (loopAxis ? 1 : g.loops);
   // Attention's input, which these encode, is whole on every GPU.
   if (latentFor === 'all-heads' && !isHybrid(c.codec))
-    list.push({ label: 'encode', kind: 'all-reduce', calls, bytesEach: n.encoded * (rankK + rankV) * 4 });
+    list.push({ label: 'encode', kind: 'all-reduce', calls, bytesEach: n.rows * (rankK + rankV) * 4 });
   const core = blocksOf(g).find((b) => b.name === 'core');
   const pooled = core !== undefined && !pathSpec(c.path).restores && g.kvHeads > 1 && evictingRows(c, core) === 1;
   if (n.mass > 0 && weighsTokens(c.eviction) && pooled)

@@ -21,8 +21,8 @@ export function sharedSchedule(c: Configuration, rows: number): Schedule {
         loopEnd: [...loopChange(c, block, rows), ...loopNorm(c, block, rows)],
       })),
     ],
-    collectives: exchanges(c, { rows, encoded: 0, logits: 0, mass: 0, passes: 1 }).filter(
-      ({ label, bytesEach }) => bytesEach > 0 && label !== 'logits',
+    collectives: exchanges(c, { rows, logits: 0, mass: 0, passes: 1 }).filter(
+      ({ label }) => label !== 'logits' && label !== 'encode',
     ),
   };
 }
@@ -30,9 +30,7 @@ export function sharedSchedule(c: Configuration, rows: number): Schedule {
 /** Logits and choice of the next token of `rows` sequences. */
 export const headSchedule = (c: Configuration, rows: number): Schedule => ({
   stages: [{ kind: 'once', ops: headOps(c, rows, 'greedy') }],
-  collectives: exchanges(c, { rows: 0, encoded: 0, logits: rows, mass: 0, passes: 0 }).filter(
-    ({ label }) => label === 'logits',
-  ),
+  collectives: exchanges(c, { rows: 0, logits: rows, mass: 0, passes: 0 }).filter(({ label }) => label === 'logits'),
 });
 
 /** Labels of a schedule's operations and exchanges. */

@@ -13,19 +13,12 @@ import { attendAndMerge, type Layer, type Segment } from './attend.js';
 import { placed } from './bind/refs.js';
 import type { StepFrame } from './bind/step.js';
 import { listWords } from './buffers.js';
-import { AXES, kvHeadsOf, NAME, type Configuration, type Part, type Visit, type When } from './configuration.js';
+import { AXES, kvHeadsOf, NAME, type Configuration, type Visit, type When } from './configuration.js';
 import { streamsIn } from './facts.js';
-import { op, PRICED_ONLY, type Bind, type Op } from './op.js';
+import { inEachPart, op, PRICED_ONLY, type Bind, type Op } from './op.js';
 
 /** When a loop of streams runs: each of the four reads other streams. */
 const WHEN: readonly When[] = ['first-loop', 'second-loop', 'third-loop', 'fourth-loop'];
-
-/** What attention of one loop reads. */
-interface StreamReads {
-  readonly tokens: number;
-  /** Fields of a call's shape (kernels/attend_streams). */
-  readonly shape: Shape;
-}
 
 /** Groups of the codec, as shapes have them. */
 const packedShape = (c: Configuration, { group, anchorBits }: Streams, loop: number): Shape => ({
@@ -40,24 +33,26 @@ const packedShape = (c: Configuration, { group, anchorBits }: Streams, loop: num
  * in the tail count as packed, which is more to read.
  */
 export function packedLoops(l: Layer, streams: Streams): Op[] {
-  const { c, context, kvHeads, heads } = l;
+  const { c, context } = l;
   // Between two packings the tail holds so many tokens on average.
   const tail = Math.min(context, Math.round((streams.tail.least + streams.tail.most) / 2));
   const kept = Math.min(context, chosenKeys(streams, context));
   let rows = 0;
   return streams.stored.flatMap((share, loop) => {
     rows += share * streams.weights[loop]!;
-    const reads = (tokens: number, exact: number): StreamReads => ({
-      tokens,
-      shape: { ...packedShape(c, streams, loop), packedRows: Math.round((tokens - exact) * rows), tail: exact },
+    /** Fields of a call's shape (kernels/attend_streams). */
+    const reads = (tokens: number, exact: number): Shape => ({
+      ...packedShape(c, streams, loop),
+      packedRows: Math.round((tokens - exact) * rows),
+      tail: exact,
     });
     const [dense, choosing] = [loop < streams.dense, loop >= streams.dense - 1 && choosesKeys(streams)];
     return [
-      ...(dense ? overStreams(l, streams, choosing ? 'all+scores' : 'all', reads(context, tail), kvHeads) : []),
+      ...(dense ? overStreams(l, streams, choosing ? 'all+scores' : 'all', context, reads(context, tail)) : []),
       ...(dense && choosing ? chooseKeysOps(l, streams) : []),
       // Each head chooses its own keys.
       ...(choosing
-        ? [...overStreams(l, streams, 'chosen', reads(kept, 0), heads), joinChosenOp(l, streams, dense)]
+        ? [...overStreams(l, streams, 'chosen', kept, reads(kept, 0)), joinChosenOp(l, streams, dense)]
         : []),
     ].map((o) => ({ ...o, when: WHEN[loop] as When }));
   });
@@ -74,10 +69,10 @@ function overStreams(
   l: Layer,
   streams: Streams,
   variant: 'all' | 'all+scores' | 'chosen',
-  { tokens, shape }: StreamReads,
-  rowsEach: number,
+  tokens: number,
+  shape: Shape,
 ): Op[] {
-  const { c, kvHeads, group, reads } = l;
+  const { c, heads, kvHeads, group, reads } = l;
   const width = c.geometry.headDim;
   const chosen = variant === 'chosen';
   const binds: Bind = (f: StepFrame, visit: Visit) => {
@@ -107,7 +102,7 @@ function overStreams(
   const into = chosen
     ? { label: 'merge-chosen', output: 'chosen attention', stats: 'chosen stats' }
     : { current: true as const, output: 'attention', stats: 'stats' };
-  return attendAndMerge(l, 'f16', [segment], { rowsEach, width, reads, ...into });
+  return attendAndMerge(l, 'f16', [segment], { rowsEach: chosen ? heads : kvHeads, width, reads, ...into });
 }
 
 /** The choice of keys after the last dense loop, of every query head by its scores of all tokens. */
@@ -127,9 +122,9 @@ function chooseKeysOps({ c, parts, context, heads, group, reads }: Layer, stream
       },
     };
   };
-  return parts.map(({ size, repeat }) => {
+  return inEachPart(parts, (size) => {
     const shape = { rows: size * heads, context, kept: chosenKeys(streams, context), width: c.geometry.headDim };
-    return op('choose-keys', 'choose_keys', 'f32', shape, binds, 'always', repeat);
+    return [op('choose-keys', 'choose_keys', 'f32', shape, binds)];
   });
 }
 
@@ -159,7 +154,7 @@ function joinChosenOp({ c, batch, heads, group }: Layer, streams: Streams, begin
 }
 
 /** Packs a loop's exact rows of whole groups, as many as the operation's; a step packs one in the mean. */
-const packOps = (c: Configuration, streams: Streams, rows: number, loop: number, when: When, repeat = 1): Op[] =>
+const packOps = (c: Configuration, streams: Streams, rows: number, loop: number, when: When): Op[] =>
   AXES.map((axis) => {
     const binds: Bind = (f, visit) => {
       const { options, binds } = f.exactRows(visit, axis);
@@ -170,20 +165,24 @@ const packOps = (c: Configuration, streams: Streams, rows: number, loop: number,
       };
     };
     const shape = { rows, heads: kvHeadsOf(c), ...packedShape(c, streams, loop) } as ShapeOf<'append_streams'>;
-    return op(`pack-${NAME[axis]}`, 'append_streams', `${axis}s`, shape, binds, when, repeat);
+    return op(`pack-${NAME[axis]}`, 'append_streams', `${axis}s`, shape, binds, when);
   });
 
 /** The same of every loop of a step. */
-export const packLoopsOps = (c: Configuration, streams: Streams, { size, repeat }: Part): Op[] =>
-  streams.stored.flatMap((_, loop) => packOps(c, streams, size, loop, WHEN[loop] as When, repeat));
+export const packLoopsOps = (c: Configuration, streams: Streams, rows: number): Op[] =>
+  streams.stored.flatMap((_, loop) => packOps(c, streams, rows, loop, WHEN[loop] as When));
+
+/** Streams of a prompt: the first of their loops, and tokens that are packed of them. */
+export interface PromptStreams {
+  readonly firstLoop: number;
+  readonly packed: number;
+}
 
 /** Loops of a prompt that run the same tokens. */
-export interface PromptLoops {
+interface PromptLoops {
   readonly block: LayerBlock;
-  /** Tokens that run, of each prompt. */
   readonly tokens: number;
-  /** The first of the loops, and tokens of each prompt that are packed of them, where they are streams. */
-  readonly streams?: { readonly firstLoop: number; readonly packed: number };
+  readonly streams?: PromptStreams;
 }
 
 /** Loops of a block by the tokens of a prompt that run them: all of them, but for streams. */
@@ -203,15 +202,11 @@ export function promptLoops(c: Configuration, block: LayerBlock, tokens: number)
 }
 
 /** Packing of a prompt's whole groups, when the loop's rows of all of them are there. */
-export function packPromptOps(
-  c: Configuration,
-  { block, streams: own }: Omit<PromptLoops, 'tokens'>,
-  batch: number,
-): Op[] {
+export function packPromptOps(c: Configuration, { block, streams: own }: Omit<PromptLoops, 'tokens'>): Op[] {
   const streams = streamsIn(c, block);
   if (!streams || !own || own.packed === 0) return [];
   return Array.from({ length: block.loops }, (_, i) =>
-    packOps(c, streams, batch * own.packed, own.firstLoop + i, WHEN[i] as When),
+    packOps(c, streams, own.packed, own.firstLoop + i, WHEN[i] as When),
   ).flat();
 }
 

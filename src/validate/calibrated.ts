@@ -46,14 +46,7 @@ export async function calibratedFor(
       'measure this device with lla-sim calibrate',
     );
   }
-  return calibratedOf(loaded, otherMachine(device.description, host, calibration));
-}
-
-/**
- * What a calibration predicts with. @param difference how this machine differs from the measured one; null: it does not
- */
-async function calibratedOf(loaded: LoadedCalibration, difference: string | null): Promise<Calibrated> {
-  const { calibration } = loaded;
+  const difference = otherMachine(device.description, host, calibration);
   const stale = new Set(await staleKernels(loaded));
   const measured = new Set(
     calibration.kernels

@@ -1,13 +1,12 @@
 /** Compares what a validation found with its tolerances. */
-import { CAPACITY_TOLERANCE, capacityHolds, type CapacityReport } from './memory/capacity.js';
-import { LOGIT_TOLERANCE, type CorrectnessReport } from './memory/correctness.js';
+import { CAPACITY_TOLERANCE, capacityHolds } from './memory/capacity.js';
+import { LOGIT_TOLERANCE } from './memory/correctness.js';
 import type { StepRow } from './latency.js';
-import type { MemoryReport } from './memory/memory.js';
 import { SERVING_TOLERANCES, type ServingRow } from './serving.js';
 import { best } from '../numbers/best.js';
-import { median } from '../numbers/statistics.js';
+import { median, sum } from '../numbers/statistics.js';
 import { summarise, type ErrorSummary } from './statistics.js';
-import { overheadOf, percent, signed, type Check } from './report.js';
+import { overheadOf, percent, signed, type Check, type ValidationReport } from './report.js';
 
 /** Shortest context at which the decoder's overhead is judged. */
 const OVERHEAD_CONTEXT = 1024;
@@ -17,36 +16,20 @@ const COVERAGE = [0.85, 0.97] as const;
 /** Of a step's interval: the median half-width, and the widest factor either way inside the measured range. */
 const WIDTHS = { median: 0.25, worst: 3 } as const;
 
-/** @param found null where there was nothing to check */
-const check = (
-  name: Check['name'],
-  strict: boolean,
-  tolerance: string,
-  found: { ok: boolean; text: string } | null,
-): Check => ({
+/** What was found; nothing where there was nothing to check. */
+type Found = { readonly ok: boolean; readonly text: string } | null | undefined;
+
+const check = (name: Check['name'], strict: boolean, tolerance: string, found: Found): Check => ({
   name,
   strict,
   tolerance,
-  status: found === null ? 'not-checked' : found.ok ? 'holds' : 'failed',
+  status: !found ? 'not-checked' : found.ok ? 'holds' : 'failed',
   found: found?.text ?? '–',
 });
 
-/** An error of a simulation, of nothing where it is null. @param more words after it */
-const withinCheck = (name: Check['name'], strict: boolean, most: number, error: number | null, more = ''): Check =>
-  check(
-    name,
-    strict,
-    `within ${percent(most)}`,
-    error === null ? null : { ok: Math.abs(error) <= most, text: `${signed(error)}${more}` },
-  );
-
-interface Judged {
+interface Judged extends Pick<ValidationReport, 'quick' | 'correctness' | 'memory' | 'capacity'> {
   readonly software: boolean;
-  readonly quick: boolean;
-  readonly correctness: CorrectnessReport | null;
-  readonly memory: MemoryReport | null;
   readonly steps: readonly StepRow[] | null;
-  readonly capacity: CapacityReport | null;
 }
 
 /**
@@ -68,12 +51,10 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
       'correctness',
       true,
       `logits within ${LOGIT_TOLERANCE.f32} (rounded twice ${LOGIT_TOLERANCE.rounded})`,
-      worst === undefined
-        ? null
-        : {
-            ok: worst.error <= worst.tolerance,
-            text: `${worst.error.toExponential(1)} at worst, ${correctness?.rows.length} configurations`,
-          },
+      worst && {
+        ok: worst.error <= worst.tolerance,
+        text: `${worst.error.toExponential(1)} at worst, ${correctness?.rows.length} configurations`,
+      },
     ),
     check(
       'memory',
@@ -128,7 +109,7 @@ export function judge({ software, quick, correctness, memory, steps, capacity }:
 }
 
 /** Half-widths of the steps' intervals: a covered time inside a useless interval is no prediction. */
-function widthsOf(steps: readonly StepRow[] | null): { ok: boolean; text: string } | null {
+function widthsOf(steps: readonly StepRow[] | null): Found {
   if (!steps || steps.length === 0) return null;
   const half = median(steps.map(({ predicted: { low, high } }) => Math.sqrt(high / low) - 1));
   const worst = Math.max(
@@ -147,18 +128,23 @@ type JudgedRow = Pick<ServingRow, 'meanTpotSeconds' | 'p90E2elSeconds' | 'pairs'
 
 /** The serving loop against the simulation: the worst of the rows. */
 export function servingChecks(rows: readonly JudgedRow[], strict: boolean): Check[] {
-  const worst = (of: (row: JudgedRow) => { measured: number; simulated: number }): number | null => {
+  const worst = (
+    name: Check['name'],
+    most: number,
+    of: (row: JudgedRow) => { measured: number; simulated: number },
+  ): Check => {
     const errors = rows.map(of).map(({ measured, simulated }) => simulated / measured - 1);
-    return best(errors, Math.abs) ?? null;
+    const error = best(errors, Math.abs);
+    const found = error === undefined ? null : { ok: Math.abs(error) <= most, text: `${signed(error)} at worst` };
+    return check(name, strict, `within ${percent(most)}`, found);
   };
-  const pairs = rows.reduce((sum, row) => sum + row.pairs + row.replay.pairs, 0);
-  const inverted = rows.reduce((sum, row) => sum + row.inverted + row.replay.inverted, 0);
+  const pairs = sum(rows.map((row) => row.pairs + row.replay.pairs));
+  const inverted = sum(rows.map((row) => row.inverted + row.replay.inverted));
   const found = rows.length === 0 ? null : { ok: inverted === 0, text: '' };
   const order = check('serving-order', strict, 'equal where the schedule decides it', found);
-  const [tpot, e2el] = [worst((r) => r.meanTpotSeconds), worst((r) => r.p90E2elSeconds)];
   return [
-    withinCheck('serving-tpot', strict, SERVING_TOLERANCES.tpot, tpot, ' at worst'),
-    withinCheck('serving-e2el', strict, SERVING_TOLERANCES.e2el, e2el, ' at worst'),
+    worst('serving-tpot', SERVING_TOLERANCES.tpot, (r) => r.meanTpotSeconds),
+    worst('serving-e2el', SERVING_TOLERANCES.e2el, (r) => r.p90E2elSeconds),
     { ...order, found: `${inverted} of ${pairs} pairs differ` },
   ];
 }

@@ -56,10 +56,7 @@ const OCTAVES_OF_OTHERS = 3;
 
 /** Distance of two shapes, octaves summed over the kernel's fields. */
 const octavesBetween = (kernel: KernelName, a: Shape, b: Shape): number =>
-  KERNELS[kernel].dims.reduce(
-    (sum, dim) => sum + Math.abs(coordinate(a[dim] as number) - coordinate(b[dim] as number)),
-    0,
-  );
+  sum(KERNELS[kernel].dims.map((dim) => Math.abs(coordinate(a[dim] as number) - coordinate(b[dim] as number))));
 
 /**
  * The calibration's points nearest to the calls that take longest: at most `most`, and of one kernel not all of them.
@@ -108,11 +105,8 @@ interface Control {
   looked: number;
 }
 
-/** Drift of kernels at one time. */
-export interface KernelDrift {
-  /** Time of this call over its time in the calibration's machine, beyond the probe's drift; 1 without controls. */
-  of(call: KernelCall): number;
-}
+/** Time of a call over its time in the calibration's machine, beyond the probe's drift; 1 without controls. */
+export type KernelDrift = (call: KernelCall) => number;
 
 /**
  * Drift of a call from the ratios of controls: their weighted geometric mean. A control of the call's kernel weighs
@@ -120,27 +114,25 @@ export interface KernelDrift {
  * kernels by about as much.
  */
 export function kernelDrift(controls: readonly (ControlPoint & { readonly ratio: number })[]): KernelDrift {
-  return {
-    of({ kernel, variant, shape }) {
-      let [sum, weights] = [0, 0];
-      for (const { kernel: own, sample, ratio } of controls) {
-        const octaves =
-          own === kernel
-            ? octavesBetween(kernel, sample.shape, shape) + (sample.variant === variant ? 0 : 1)
-            : OCTAVES_OF_OTHERS;
-        const weight = 2 ** -octaves;
-        sum += weight * Math.log(ratio);
-        weights += weight;
-      }
-      return weights > 0 ? Math.exp(sum / weights) : 1;
-    },
+  return ({ kernel, variant, shape }) => {
+    let [sum, weights] = [0, 0];
+    for (const { kernel: own, sample, ratio } of controls) {
+      const octaves =
+        own === kernel
+          ? octavesBetween(kernel, sample.shape, shape) + (sample.variant === variant ? 0 : 1)
+          : OCTAVES_OF_OTHERS;
+      const weight = 2 ** -octaves;
+      sum += weight * Math.log(ratio);
+      weights += weight;
+    }
+    return weights > 0 ? Math.exp(sum / weights) : 1;
   };
 }
 
 /** Drift of `calls` together, weighted by their predicted time; 1 for none. */
 export function driftOf(calls: readonly Weighed[], drift: KernelDrift): number {
   const total = sum(calls.map(({ seconds }) => seconds));
-  return total > 0 ? sum(calls.map(({ call, seconds }) => seconds * drift.of(call))) / total : 1;
+  return total > 0 ? sum(calls.map(({ call, seconds }) => seconds * drift(call))) / total : 1;
 }
 
 /**
@@ -193,13 +185,12 @@ export class DriftWatch {
    * left out.
    * @throws GpuError for any other failure
    */
-  async renew(budget?: Budget): Promise<void> {
+  async renew(budget: Budget): Promise<void> {
     this.freePoints();
     let bytes = 0;
     for (const control of this.controls) {
-      if (bytes > this.device.bounds.pointBytes || budget?.fits(CONTROL) === false) return;
-      const open = (): Promise<OpenPoint | null> => this.openControl(control.of);
-      control.point = budget ? await budget.piece(CONTROL, open) : await open();
+      if (bytes > this.device.bounds.pointBytes || !budget.fits(CONTROL)) return;
+      control.point = await budget.piece(CONTROL, () => this.openControl(control.of));
       bytes += control.point?.bytes ?? 0;
     }
   }

@@ -13,7 +13,7 @@ import { DEFAULT_TARGET_WORKGROUPS } from '../plan/ask/settings.js';
 import type { CodecKind, PathChoice } from '../codecs/codec.js';
 import type { Candidate } from '../plan/types.js';
 import type { Configuration } from '../schedule/schedule.js';
-import type { StepCase } from './latency.js';
+import type { DecoderCase } from './decoding.js';
 import type { PromptCase } from './prefill.js';
 import type { ServingCase, ServingRun } from './serving-requests.js';
 
@@ -75,20 +75,19 @@ export interface GridRules {
   readonly bindingBytes: number;
 }
 
-/** A choice as a candidate with its name and configuration; null where the model does not have it. */
-export function chosenOf(
-  geometry: Geometry,
-  choice: Choice,
-  bindingBytes: number,
-): { readonly id: string; readonly c: Configuration; readonly candidate: Candidate } | null {
+/** A choice as a candidate with its name and configuration. */
+export interface Chosen {
+  readonly id: string;
+  readonly c: Configuration;
+  readonly candidate: Candidate;
+}
+
+/** Null where the model does not have it. */
+export function chosenOf(geometry: Geometry, choice: Choice, bindingBytes: number): Chosen | null {
   const candidate = candidateOf(geometry, choice);
-  return (
-    candidate && {
-      id: candidateId(geometry, candidate, 'f16'),
-      c: configurationFor(geometry, candidate, bindingBytes),
-      candidate,
-    }
-  );
+  if (!candidate) return null;
+  const c = configurationFor(geometry, candidate, bindingBytes);
+  return { id: candidateId(geometry, candidate, 'f16'), c, candidate };
 }
 
 export function candidateOf(g: Geometry, { kind, ratio, path, eviction }: Choice): Candidate | null {
@@ -116,16 +115,16 @@ export const configurationFor = (geometry: Geometry, candidate: Candidate, bindi
  * the second is drawn between its points, with an odd batch, so that most of the shapes that hold the context or the
  * batch were never measured.
  */
-export function stepGrid({ geometry, software, quick, seed, bindingBytes }: GridRules): StepCase[] {
+export function stepGrid({ geometry, software, quick, seed, bindingBytes }: GridRules): DecoderCase[] {
   const random = randomFrom(seed);
   const [least, most] = software ? [512, quick ? 1024 : 4096] : [1024, 32_768];
   const drawn = (low: number, high: number): number => Math.round((low * (high / low) ** random()) / 32) * 32;
   const batches = software ? (quick ? [1, 2] : [1, 2, 3, 5]) : [3, 5, 7, 11, 24];
-  return CHOICES.slice(0, quick ? QUICK_CHOICES : undefined).flatMap((choice): StepCase[] => {
+  return CHOICES.slice(0, quick ? QUICK_CHOICES : undefined).flatMap((choice): DecoderCase[] => {
     const chosen = chosenOf(geometry, choice, bindingBytes);
     if (!chosen) return [];
     const { id, c } = chosen;
-    const at = (batch: number, contextTokens: number): StepCase => ({ id, c, batch, contextTokens });
+    const at = (batch: number, contextTokens: number): DecoderCase => ({ id, c, batch, contextTokens });
     const off = at(batches[Math.floor(random() * batches.length)] as number, drawn(least, most));
     return quick ? [off] : [at(1, 2 ** Math.round(Math.log2(drawn(least, most)))), off];
   });

@@ -11,12 +11,14 @@ import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { Evidence, Interval } from '../cost/evidence.js';
 import { totalBytes, memoryModel } from '../cost/memory.js';
-import { openDecoder, type GpuDecoder } from '../decoder/gpu/decoder.js';
+import type { GpuDecoder } from '../decoder/gpu/decoder.js';
 import type { Device } from '../gpu/index.js';
 import { forEachOp } from '../schedule/expand.js';
-import { schedule, type Configuration } from '../schedule/schedule.js';
+import { schedule } from '../schedule/schedule.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import { shapeKey, type Calibrated } from './calibrated.js';
+import type { Compared } from './statistics.js';
+import { openMade, stepOfAll, type CheckRules, type DecoderCase, type NotRun } from './decoding.js';
 import {
   driftOf,
   exponentOf,
@@ -27,34 +29,24 @@ import {
   type Weighed,
 } from './controls.js';
 
-/** A step to measure: all sequences have this many tokens, a multiple of 32 of at least 64. */
-export interface StepCase {
-  readonly id: string;
-  readonly c: Configuration;
-  readonly batch: number;
-  readonly contextTokens: number;
-}
-
 /** All calls of one kernel in a step. */
-interface KernelRow {
+interface KernelRow extends Compared {
   readonly kernel: KernelName;
   readonly calls: number;
-  readonly measuredSeconds: number;
-  readonly predicted: Interval;
 }
 
-/** A measured time beside its prediction. */
-export interface MeasuredRow {
+/**
+ * A measured time beside its prediction: the typical one of the rounds, corrected for drift, the probe's
+ * (schema/drift.ts) and that of its kernels.
+ */
+export interface MeasuredRow extends Compared {
   readonly id: string;
-  /** Typical time of the rounds, corrected for drift: the probe's (schema/drift.ts) and that of its kernels. */
-  readonly measuredSeconds: number;
   /** Raw time. */
   readonly rawSeconds: readonly number[];
   /** Time of the probe over its reference, beside each of them. */
   readonly drift: readonly number[];
   /** Drift of its kernels beyond the probe's (controls.ts), by which the typical time is divided. */
   readonly kernelDrift: number;
-  readonly predicted: Interval;
   readonly evidence: Evidence;
   /** Share of the estimate that is not priced by measured kernels. */
   readonly rooflineShare: number;
@@ -74,23 +66,19 @@ export interface StepRow extends MeasuredRow {
 
 export interface StepsReport {
   readonly steps: readonly StepRow[];
-  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
+  readonly notRun: readonly NotRun[];
   /** Distinct calls of the steps, and how many of them the calibration has not measured. */
   readonly shapes: { readonly all: number; readonly unmeasured: number };
 }
 
-export interface StepRules {
-  readonly seed: number;
+export interface StepRules extends CheckRules {
+  readonly budget: Budget;
   readonly calibrated: Calibrated;
   readonly watch: DriftWatch;
-  /** For all of it. */
-  readonly budget: Budget;
   /** Decoders that are open together take at most this. */
   readonly openBytes: number;
   /** Rounds of a step, or of a prompt, at most. */
   readonly mostRounds?: number;
-  readonly onStep?: (done: number, total: number, id: string) => void;
-  readonly stopped?: () => boolean;
 }
 
 const LEAST_ROUNDS = 3;
@@ -103,12 +91,12 @@ const PAGE_TOKENS = 32;
 const ROUND_STEPS = 3;
 /** No decoder is opened after this share of the budget; control points take this share of what is left then. */
 const OPENING_SHARE = 0.6;
-const CONTROLS_OPEN_SHARE = 0.3;
+export const CONTROLS_OPEN_SHARE = 0.3;
 /** Kinds of pieces of the budget. */
 export const OPENED = 'decoder opened';
 const ROUNDS = 'rounds of steps';
-/** Time of control points after each step, as a share of the step's. */
-const CONTROLS_SHARE = 0.5;
+/** Time of control points after each step or prompt, as a share of its own. */
+export const CONTROLS_SHARE = 0.5;
 /** A decoder's clock leaves the submission out where the device has a clock; so does the prediction then. */
 export const pricerFor = (device: Pick<Device, 'clock'>, pricer: Pricer): Pricer =>
   device.clock !== 'wall'
@@ -147,13 +135,12 @@ export function weighed(
   return calls;
 }
 
-/** All calls of a step. */
-export const callsOfStep = ({ c, batch, contextTokens }: StepCase, pricer: Pricer): Weighed[] =>
+export const callsOfStep = ({ c, batch, contextTokens }: DecoderCase, pricer: Pricer): Weighed[] =>
   weighed(pricer, (visit) => forEachOp(c, schedule(c, batch, contextTokens), visit));
 
 /** Cases in groups that are open together; neighbours stay neighbours. */
-export function groupsOf(cases: readonly StepCase[], openBytes: number): StepCase[][] {
-  const groups: StepCase[][] = [];
+export function groupsOf(cases: readonly DecoderCase[], openBytes: number): DecoderCase[][] {
+  const groups: DecoderCase[][] = [];
   let bytes = 0;
   for (const one of cases) {
     const own = totalBytes(memoryModel(one.c, one.contextTokens, PAGE_TOKENS), one.batch);
@@ -161,38 +148,41 @@ export function groupsOf(cases: readonly StepCase[], openBytes: number): StepCas
       groups.push([]);
       bytes = 0;
     }
-    (groups.at(-1) as StepCase[]).push(one);
+    (groups.at(-1) as DecoderCase[]).push(one);
     bytes += own;
   }
   return groups;
 }
 
-interface Opened {
-  readonly of: StepCase;
-  readonly decoder: GpuDecoder;
-}
-
-/** One round of one decoder. */
 interface Round {
   readonly step: Timed;
   /** By operation, in order; null in rounds that leave them out. */
   readonly operations: readonly Timed[] | null;
 }
 
-interface MeasuredStep {
-  readonly of: StepCase;
+interface Opened {
+  readonly of: DecoderCase;
+  readonly decoder: GpuDecoder;
+  readonly rounds: Round[];
+}
+
+interface MeasuredStep extends Pick<Opened, 'of' | 'rounds'> {
   readonly operations: readonly KernelCall[];
-  readonly rounds: readonly Round[];
 }
 
 /**
- * Measures and predicts every case that the decoder executes.
+ * Measures and predicts every case that the decoder executes: all sequences have as many tokens, a multiple of 32 of at
+ * least 64.
  * @throws GpuError for any failure but an operation without a kernel
  */
-export async function checkSteps(device: Device, cases: readonly StepCase[], rules: StepRules): Promise<StepsReport> {
+export async function checkSteps(
+  device: Device,
+  cases: readonly DecoderCase[],
+  rules: StepRules,
+): Promise<StepsReport> {
   const { budget, calibrated, watch } = rules;
   const measured: MeasuredStep[] = [];
-  const notRun: { id: string; reason: string }[] = [];
+  const notRun: NotRun[] = [];
   let roundSeconds = 0;
   const groups = groupsOf(cases, rules.openBytes);
   for (const [index, group] of groups.entries()) {
@@ -208,13 +198,13 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
             return budget.spent <= OPENING_SHARE * budget.seconds && budget.fits(OPENED, ROUNDS);
           },
           stopped: rules.stopped,
-          onCase: ({ id }, done) => rules.onStep?.(before + done, cases.length, id),
+          onCase: ({ id }, done) => rules.onCase?.(before + done, cases.length, id),
         },
         async (of) => {
           const decoder = await budget.piece(OPENED, () => openFilled(device, of, rules.seed));
-          opened.push({ of, decoder });
+          opened.push({ of, decoder, rounds: [] });
           const began = budget.now();
-          await decoder.step(new Array<number>(of.batch).fill(0));
+          await stepOfAll(decoder);
           roundSeconds += ROUND_STEPS * (budget.now() - began);
         },
       );
@@ -224,10 +214,9 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
           reason,
         });
       await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
-      const rounds = await measure(device, opened, rules, Math.max(0, budget.left) / (groups.length - index));
-      opened.forEach(({ of, decoder }, i) =>
-        measured.push({ of, operations: decoder.operations.map(({ op }) => op), rounds: rounds[i] as Round[] }),
-      );
+      await measure(device, opened, rules, Math.max(0, budget.left) / (groups.length - index));
+      for (const { decoder, ...own } of opened)
+        measured.push({ ...own, operations: decoder.operations.map(({ op }) => op) });
     } finally {
       for (const { decoder } of opened) decoder.close();
     }
@@ -245,16 +234,11 @@ export async function checkSteps(device: Device, cases: readonly StepCase[], rul
 }
 
 /** A decoder with a fabricated cache whose pipelines are compiled. */
-async function openFilled(device: Device, { c, batch, contextTokens }: StepCase, seed: number): Promise<GpuDecoder> {
-  const decoder = await openDecoder(device, c, {
-    weights: { storage: 'f16', seed },
-    batch,
-    contextTokens,
-    pageTokens: PAGE_TOKENS,
-  });
+async function openFilled(device: Device, { c, batch, contextTokens }: DecoderCase, seed: number): Promise<GpuDecoder> {
+  const decoder = await openMade(device, c, seed, { batch, contextTokens, pageTokens: PAGE_TOKENS });
   try {
     await decoder.fillCache(contextTokens - MOST_ROUNDS - 2);
-    await decoder.step(new Array<number>(batch).fill(0));
+    await stepOfAll(decoder);
     return decoder;
   } catch (error) {
     decoder.close();
@@ -262,31 +246,27 @@ async function openFilled(device: Device, { c, batch, contextTokens }: StepCase,
   }
 }
 
-/** @param seconds for all rounds */
+/** Adds rounds to each. @param seconds for all of them */
 async function measure(
   device: Device,
   opened: readonly Opened[],
   { watch, calibrated, budget, seed, stopped, mostRounds = MOST_ROUNDS }: StepRules,
   seconds: number,
-): Promise<Round[][]> {
+): Promise<void> {
   const { submitSeconds } = calibrated.calibration.overheads;
-  const rounds = opened.map((): Round[] => []);
-  const measures = opened.map(({ of, decoder }, i) => async (): Promise<number> => {
-    const own = rounds[i] as Round[];
-    const step = await watch.beside(async () => (await decoder.step(new Array<number>(of.batch).fill(0))).seconds);
-    const isTimed = own.length % ROUNDS_PER_OPERATIONS === 0;
-    own.push({ step, operations: isTimed ? await timeOperations(device, decoder, watch, submitSeconds) : null });
+  const measures = opened.map(({ decoder, rounds }) => async (): Promise<number> => {
+    const step = await watch.beside(async () => (await stepOfAll(decoder)).seconds);
+    const isTimed = rounds.length % ROUNDS_PER_OPERATIONS === 0;
+    rounds.push({ step, operations: isTimed ? await timeOperations(device, decoder, watch, submitSeconds) : null });
     await watch.turn(CONTROLS_SHARE * step.seconds);
     return step.seconds;
   });
-  if (measures.length > 0) {
-    await interleave(measures, {
-      ...{ seconds, seed, clockNow: budget.now, leastRounds: LEAST_ROUNDS },
-      mostRounds: Math.min(mostRounds, MOST_ROUNDS),
-      settled: () => stopped?.() ?? false,
-    });
-  }
-  return rounds;
+  if (measures.length === 0) return;
+  await interleave(measures, {
+    ...{ seconds, seed, clockNow: budget.now, leastRounds: LEAST_ROUNDS },
+    mostRounds: Math.min(mostRounds, MOST_ROUNDS),
+    settled: () => stopped?.() ?? false,
+  });
 }
 
 /** Each operation of the last step. */
@@ -318,11 +298,12 @@ function rowOf(
   drift: KernelDrift,
 ): StepRow {
   const price = priceStep(c, pricerFor(device, pricer), batch, contextTokens);
+  const steps = rounds.map(({ step }) => step);
   const timed = rounds.flatMap((r) => (r.operations ? [r.operations] : []));
   const calls = operations.map((op) => ({ call: op, seconds: pricer.price(op).estimate }));
   const times = operations.map((op, i) => {
     const own = timed.map((round) => round[i] as Timed);
-    return { kernel: op.kernel, seconds: typical(own, driftExponent(op)) / drift.of(op) };
+    return { kernel: op.kernel, seconds: typical(own, driftExponent(op)) / drift(op) };
   });
   const rows = [...new Set(times.map(({ kernel }) => kernel))].map((kernel): KernelRow => {
     const own = times.filter((time) => time.kernel === kernel).map(({ seconds }) => seconds);
@@ -332,13 +313,7 @@ function rowOf(
     id,
     batch,
     contextTokens,
-    ...besidePrice(
-      rounds.map((r) => r.step),
-      calls,
-      price,
-      drift,
-      driftExponent,
-    ),
+    ...besidePrice(steps, calls, price, drift, driftExponent),
     operationsSeconds: sum(rows.map((k) => k.measuredSeconds)),
     kernels: rows,
   };

@@ -54,7 +54,7 @@ export async function checkLongContext(
   device: Device,
   id: string,
   c: Configuration,
-  rules: StepRules & { readonly memoryBytes: number },
+  rules: Omit<StepRules, 'openBytes'> & { readonly memoryBytes: number },
 ): Promise<LongContextReport> {
   const longest = longestContext(c, rules.memoryBytes);
   let contextTokens = longest;
@@ -63,10 +63,8 @@ export async function checkLongContext(
     RUNS * priceStep(c, rules.calibrated.pricer, 1, contextTokens).estimate > rules.budget.seconds
   )
     contextTokens /= 2;
-  const { steps, notRun } = await checkSteps(device, [{ id, c, batch: 1, contextTokens }], {
-    ...rules,
-    openBytes: Infinity,
-  });
+  const alone = { ...rules, openBytes: Infinity };
+  const { steps, notRun } = await checkSteps(device, [{ id, c, batch: 1, contextTokens }], alone);
   const m = memoryModel(c, MILLION, 32);
   // Bindings do not bound an extrapolation: a calibrated GPU that holds a million tokens binds them in parts as the
   // schedule says.

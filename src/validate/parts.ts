@@ -1,6 +1,7 @@
 /** How the sections of a validation share its budget. */
 import type { Budget } from '../io/budget.js';
 import type { Section } from './report.js';
+import type { ValidateOptions } from './validate.js';
 
 /** What a section leaves goes to those after it. */
 const WEIGHTS = { memory: 4, correctness: 1, capacity: 2, times: 5, serving: 8 };
@@ -11,11 +12,7 @@ export function partsOf({
   budget,
   sections,
   serving,
-}: {
-  readonly budget: Budget;
-  readonly sections: readonly Section[];
-  readonly serving: boolean;
-}): (part: Part) => Budget {
+}: Pick<ValidateOptions, 'budget' | 'sections' | 'serving'>): (part: Part) => Budget {
   const asks = (section: Section): boolean => sections.includes(section);
   const open = new Set<Part>([
     ...(asks('memory') ? (['memory', 'correctness'] as const) : []),

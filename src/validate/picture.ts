@@ -1,16 +1,10 @@
 /** The scatter of predicted against measured step times. */
+import { groups as groupBy } from 'd3-array';
 import { picture, type Picture } from '../report/pictures/picture.js';
 import { numberScale, spread } from '../report/pictures/scales.js';
 import { colourOf, faded, lineStyle, markStyle } from '../report/pictures/theme.js';
 import type { StepRow } from './latency.js';
 import { percent, type ValidationReport } from './report.js';
-
-/** Steps by codec and path. */
-function series(steps: readonly StepRow[]): Map<string, StepRow[]> {
-  const byId = new Map<string, StepRow[]>();
-  for (const step of steps) byId.set(step.id, [...(byId.get(step.id) ?? []), step]);
-  return byId;
-}
 
 const milliseconds = (seconds: number): number => seconds * 1e3;
 
@@ -55,7 +49,7 @@ export function scatterPicture(r: ValidationReport): Picture | null {
               ...lineStyle(theme.muted, 1.5),
               borderDash: [6, 4],
             },
-            ...[...series(steps)].flatMap(([label, rows], i) => [
+            ...groupBy(steps, ({ id }) => id).flatMap(([label, rows], i) => [
               {
                 label,
                 data: rows.map((s) => ({ x: milliseconds(s.measuredSeconds), y: milliseconds(s.predicted.estimate) })),

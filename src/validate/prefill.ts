@@ -2,12 +2,21 @@
 import { inTime } from '../bench/in-time.js';
 import { interleave } from '../bench/rounds.js';
 import { pricePrompt, type Pricer } from '../cost/latency.js';
-import { openDecoder } from '../decoder/gpu/decoder.js';
 import type { Device } from '../gpu/index.js';
 import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill/calls.js';
 import type { Configuration } from '../schedule/schedule.js';
 import type { Timed, Weighed } from './controls.js';
-import { besidePrice, OPENED, pricerFor, weighed, type MeasuredRow, type StepRules } from './latency.js';
+import { withDecoder, type NotRun } from './decoding.js';
+import {
+  besidePrice,
+  CONTROLS_OPEN_SHARE,
+  CONTROLS_SHARE,
+  OPENED,
+  pricerFor,
+  weighed,
+  type MeasuredRow,
+  type StepRules,
+} from './latency.js';
 import { summarise, type ErrorSummary } from './statistics.js';
 
 /** A prompt to measure. */
@@ -26,15 +35,11 @@ export interface PromptRow extends MeasuredRow {
 
 export interface PromptsReport {
   readonly rows: readonly PromptRow[];
-  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
+  readonly notRun: readonly NotRun[];
   readonly summary: ErrorSummary | null;
 }
 
 const MOST_ROUNDS = 5;
-/** Time of control points after each prompt, as a share of the prompt's. */
-const CONTROLS_SHARE = 0.5;
-/** Control points take this share of the time for prompts. */
-const CONTROLS_OPEN_SHARE = 0.3;
 /** Kind of a piece of the budget: the first run, and one that counts. */
 const PROMPT = 'prompt run twice';
 
@@ -48,11 +53,11 @@ export async function checkPrompts(
   rules: Omit<StepRules, 'openBytes'>,
 ): Promise<PromptsReport> {
   const { pricer, driftExponent } = rules.calibrated;
-  const { budget, watch, onStep, stopped } = rules;
+  const { budget, watch, onCase, stopped } = rules;
   await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
   const { results, notRun } = await inTime(
     cases,
-    { budget, kinds: [OPENED, PROMPT], stopped, onCase: ({ id }, done, total) => onStep?.(done, total, id) },
+    { budget, kinds: [OPENED, PROMPT], stopped, onCase: ({ id }, done, total) => onCase?.(done, total, id) },
     (of, done) => measure(device, of, { ...rules, budget: budget.part(budget.left / (cases.length - done)) }),
   );
   const drift = watch.look();
@@ -65,7 +70,6 @@ export async function checkPrompts(
   return { rows, notRun: without, summary: summarise(rows) };
 }
 
-/** All calls of a prompt. */
 export const callsOfPrompt = ({ c, prompt }: PromptCase, pricer: Pricer): Weighed[] =>
   weighed(pricer, (visit) => forEachPrefillCall(c, prompt, visit));
 
@@ -81,14 +85,9 @@ async function measure(
   const { method, promptTokens, chunkTokens } = prompt;
   const tokens = [Array.from({ length: promptTokens }, (_, i) => i % c.geometry.vocab)];
   const rounds: Timed[] = [];
-  const decoder = await openDecoder(device, c, {
-    weights: { storage: 'f16', seed },
-    batch: 1,
-    contextTokens: promptTokens,
-    prefillChunkTokens: chunkTokens,
-  });
-  const began = budget.now();
-  try {
+  const options = { batch: 1, contextTokens: promptTokens, prefillChunkTokens: chunkTokens };
+  await withDecoder(device, c, seed, options, async (decoder) => {
+    const began = budget.now();
     await decoder.prefill(tokens, method);
     const once = async (): Promise<number> => {
       decoder.reset();
@@ -99,8 +98,6 @@ async function measure(
       return round.seconds;
     };
     await interleave([once], { seconds: budget.left, leastRounds: 1, mostRounds, seed, clockNow: budget.now });
-  } finally {
-    decoder.close();
-  }
+  });
   return rounds;
 }

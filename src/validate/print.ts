@@ -7,8 +7,9 @@ import { present } from '../present.js';
 import { KERNELS as KERNEL_SPECS } from '../../kernels/registry.js';
 import { capacityHolds, type CapacityRow } from './memory/capacity.js';
 import type { ControlRow } from './controls.js';
+import type { NotRun } from './decoding.js';
 import type { MeasuredRow, StepRow } from './latency.js';
-import type { MemoryRow } from './memory/memory.js';
+import { differing, type KindBytes, type MemoryRow } from './memory/memory.js';
 import type { PromptRow } from './prefill.js';
 import { overheadOf, percent, type Check, type KernelSummary, type ValidationReport, signed } from './report.js';
 import { verdict } from './verdict.js';
@@ -48,7 +49,6 @@ const CHECKS: readonly Column<Check>[] = [
   left('tolerance', (c) => c.tolerance),
 ];
 
-/** A measured time beside its prediction. */
 const COMPARED: readonly Column<MeasuredRow>[] = [
   right('measured ms', (r) => milliseconds(r.measuredSeconds)),
   right('predicted', (r) => milliseconds(r.predicted.estimate)),
@@ -106,11 +106,8 @@ const CAPACITY: readonly Column<CapacityRow>[] = [
   left('', (r) => (capacityHolds(r) ? 'holds' : 'OUTSIDE')),
 ];
 
-interface Difference {
+interface Difference extends KindBytes {
   readonly row: MemoryRow;
-  readonly kind: string;
-  readonly allocated: number;
-  readonly predicted: number;
 }
 
 const DIFFERENCES: readonly Column<Difference>[] = [
@@ -118,9 +115,9 @@ const DIFFERENCES: readonly Column<Difference>[] = [
   left('configuration', (d) => d.row.id),
   right('batch', (d) => String(d.row.batch)),
   left('kind', (d) => d.kind),
-  right('allocated', (d) => String(d.allocated)),
-  right('predicted', (d) => String(d.predicted)),
-  right('difference', (d) => String(d.allocated - d.predicted)),
+  right('allocated', (d) => String(d.allocatedBytes)),
+  right('predicted', (d) => String(d.predictedBytes)),
+  right('difference', (d) => String(d.allocatedBytes - d.predictedBytes)),
 ];
 
 const beside = ({ measured, simulated }: { measured: number; simulated: number }): string =>
@@ -194,11 +191,7 @@ function servingBlock({ serving }: ValidationReport): Block[] {
 
 function memoryBlock({ memory }: ValidationReport): Block[] {
   if (!memory) return [];
-  const differences = memory.mismatches.flatMap((row) =>
-    row.kinds
-      .filter((k) => k.allocatedBytes !== k.predictedBytes)
-      .map((k): Difference => ({ row, kind: k.kind, allocated: k.allocatedBytes, predicted: k.predictedBytes })),
-  );
+  const differences = memory.mismatches.flatMap((row) => differing(row).map((k): Difference => ({ row, ...k })));
   const reasons = [...new Set(memory.notRun.map((n) => n.reason))];
   return [
     {
@@ -218,7 +211,7 @@ function memoryBlock({ memory }: ValidationReport): Block[] {
 }
 
 /** A line for what there was no time for, and one each for the rest. */
-function notMeasured(notRun: readonly { readonly id: string; readonly reason: string }[], what: string): string[] {
+function notMeasured(notRun: readonly NotRun[], what: string): string[] {
   const late = notRun.filter((n) => n.reason === OUT_OF_TIME).length;
   return present([
     late > 0 && `${counted(late, what)} ${late === 1 ? 'was' : 'were'} not measured: ${OUT_OF_TIME}.`,

@@ -1,4 +1,5 @@
 /** What a validation found, and whether it holds. Base units: bytes, seconds, tokens. */
+import { groups as groupBy } from 'd3-array';
 import type { AdapterDescription, Clock } from '../gpu/index.js';
 import { sum } from '../numbers/statistics.js';
 import type { CapacityReport } from './memory/capacity.js';
@@ -82,10 +83,11 @@ export const overheadOf = (step: StepRow): number => step.measuredSeconds / step
 
 /** Kernels by the time that they take. */
 export function kernelSummaries(steps: readonly StepRow[]): KernelSummary[] {
-  const byKernel = new Map<string, StepRow['kernels'][number][]>();
-  for (const row of steps.flatMap(({ kernels }) => kernels))
-    byKernel.set(row.kernel, [...(byKernel.get(row.kernel) ?? []), row]);
-  const rows = [...byKernel].map(([kernel, own]) => ({
+  const byKernel = groupBy(
+    steps.flatMap(({ kernels }) => kernels),
+    ({ kernel }) => kernel,
+  );
+  const rows = byKernel.map(([kernel, own]) => ({
     kernel,
     calls: sum(own.map(({ calls }) => calls)),
     measuredSeconds: sum(own.map(({ measuredSeconds }) => measuredSeconds)),

@@ -5,6 +5,7 @@
 import { clockNow } from '../io/clock.js';
 import type { SequenceEngine } from '../decoder/serving/loop.js';
 import { driftExponentOf, slowdownOf } from '../schema/drift.js';
+import { sum } from '../numbers/statistics.js';
 import { MixedBatch, type IterationPricer } from '../serving/scheduler/batch.js';
 import type { ApartPricer, Correction } from './serving-price.js';
 
@@ -138,15 +139,11 @@ export interface Priced extends PricedCall {
   readonly count: number;
 }
 
-const sumOf = (calls: readonly PricedCall[]): Priced =>
-  calls.reduce<Priced>(
-    (sum, { measured, priced }) => ({
-      count: sum.count + 1,
-      measured: sum.measured + measured,
-      priced: sum.priced + priced,
-    }),
-    { count: 0, measured: 0, priced: 0 },
-  );
+const sumOf = (calls: readonly PricedCall[]): Priced => ({
+  count: calls.length,
+  measured: sum(calls.map(({ measured }) => measured)),
+  priced: sum(calls.map(({ priced }) => priced)),
+});
 
 /** Sums over iterations that ran: of decode steps, and of chunks. */
 export function priceRan(
@@ -204,8 +201,8 @@ const LEAST_SPREAD = 0.1;
 function lineThrough(calls: readonly PricedCall[]): Correction['chunk'] {
   const { count, measured, priced } = sumOf(calls);
   const [y, x] = [measured / count, priced / count];
-  const squares = calls.reduce((sum, call) => sum + (call.priced - x) ** 2, 0);
-  const products = calls.reduce((sum, call) => sum + (call.priced - x) * (call.measured - y), 0);
+  const squares = sum(calls.map((call) => (call.priced - x) ** 2));
+  const products = sum(calls.map((call) => (call.priced - x) * (call.measured - y)));
   const scale = products / squares;
   const seconds = y - scale * x;
   return squares > count * (LEAST_SPREAD * x) ** 2 && scale > 0 && seconds > 0
@@ -226,7 +223,7 @@ export function replaying(
   let differs = false;
   const isSame = ({ lengths, chunks }: Ran, batch: MixedBatch): boolean =>
     lengths.length === batch.size &&
-    lengths.reduce((sum, length) => sum + length, 0) === Math.round(batch.size * batch.meanLength) &&
+    sum(lengths) === Math.round(batch.size * batch.meanLength) &&
     chunks.length === batch.chunks.count &&
     chunks.every(({ tokens, before }, i) => batch.chunks.tokens[i] === tokens && batch.chunks.before[i] === before);
   return {

@@ -1,6 +1,6 @@
 /** Requests for the serving loop, how many there is time for, and their simulation. */
 import type { Budget } from '../io/budget.js';
-import type { TimedRequest } from '../decoder/serving/drive.js';
+import type { Served, TimedRequest } from '../decoder/serving/drive.js';
 import { replicaOptions, ROUNDS, type LoopOptions } from '../decoder/serving/loop.js';
 import { randomFrom } from '../numbers/random.js';
 import type { IterationPricer } from '../serving/scheduler/batch.js';
@@ -34,16 +34,11 @@ export interface ServingCase {
 }
 
 /** How the loop and its simulation serve. */
-export type ServedHow = LoopOptions & Pick<ServingCase, 'speculation'>;
+export type ServedHow = LoopOptions & Pick<ServingCase, 'sequences' | 'speculation'>;
 
 /** Times of a request, of the loop or of the simulation. */
-export interface Times {
-  readonly id: number;
-  readonly arrival: number;
-  readonly firstToken: number;
-  readonly lastToken: number;
+export interface Times extends Omit<Served, 'tokens'> {
   readonly outputTokens: number;
-  readonly preemptions: number;
 }
 
 /** Less than any iteration takes. */
@@ -64,8 +59,7 @@ export function requestsOf(of: ServingCase, count: number, seed: number, rate: n
 
 /** What a server of the loop's options would do with these requests. */
 export function simulate(
-  sequences: number,
-  { speculation, ...options }: ServedHow,
+  { sequences, speculation, ...options }: ServedHow,
   pricer: IterationPricer,
   requests: readonly TimedRequest[],
 ): { ends: Times[]; iterations: number } {
@@ -130,13 +124,8 @@ export function disturbed(
 }
 
 /** Requests a second that would be served if all were there at once. */
-export function capacityOf(
-  sequences: number,
-  options: ServedHow,
-  pricer: IterationPricer,
-  requests: readonly TimedRequest[],
-): number {
-  const { ends } = simulate(sequences, options, pricer, requests);
+export function capacityOf(how: ServedHow, pricer: IterationPricer, requests: readonly TimedRequest[]): number {
+  const { ends } = simulate(how, pricer, requests);
   return ends.length / Math.max(...ends.map((t) => t.lastToken));
 }
 

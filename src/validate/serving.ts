@@ -6,16 +6,16 @@
  */
 import { OUT_OF_TIME, type Budget } from '../io/budget.js';
 import { allocatedTokens } from '../eviction/policy.js';
-import { openDecoder } from '../decoder/gpu/index.js';
 import { decoderEngine } from '../decoder/gpu/serving-engine.js';
 import { acceptedOf } from '../serving/speculation.js';
 import { drive, type Served, type TimedRequest } from '../decoder/serving/drive.js';
 import { ServingLoop, type SequenceEngine } from '../decoder/serving/loop.js';
 import type { Device } from '../gpu/index.js';
 import { PriceTables } from '../serving/price/price.js';
-import { mean, quantile } from '../numbers/statistics.js';
+import { mean, quantile, sum } from '../numbers/statistics.js';
 import type { DriftWatch } from './controls.js';
 import type { Calibrated } from './calibrated.js';
+import { withDecoder, type CheckRules, type NotRun } from './decoding.js';
 import { pricerFor } from './latency.js';
 import {
   correctedSeconds,
@@ -70,13 +70,10 @@ interface PricedTwice extends Priced {
   readonly calibrated: number;
 }
 
-export interface ServingRow extends Figures {
-  readonly id: string;
+export interface ServingRow extends Figures, Pick<ServingCase, 'id' | 'chunkedPrefill' | 'sequences'> {
   /** Share of the capacity at which requests came; null: all at once. */
   readonly load: number | null;
-  readonly chunkedPrefill: boolean;
   readonly requests: number;
-  readonly sequences: number;
   readonly iterations: Compared;
   /** Output tokens of an iteration, of all sequences. */
   readonly tokensPerIteration: Compared;
@@ -108,7 +105,7 @@ export interface ServingReport {
   readonly rehearsals: readonly Rehearsal[];
   readonly rows: readonly ServingRow[];
   /** Runs that there was no time for. */
-  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
+  readonly notRun: readonly NotRun[];
 }
 
 /** What the simulation may be off by: mean TPOT, p90 of E2EL. */
@@ -124,12 +121,10 @@ const DISTURBED = 256;
 /** Prompts of so few tokens go to kernels that are compiled apart. */
 const SHORT_PROMPTS = [1, 2, 3];
 
-interface Rules {
-  readonly seed: number;
+interface Rules extends CheckRules {
   readonly budget: Budget;
-  readonly watch: Pick<DriftWatch, 'run' | 'between'>;
   readonly stopped: () => boolean;
-  readonly onCase?: (done: number, total: number, id: string) => void;
+  readonly watch: Pick<DriftWatch, 'run' | 'between'>;
 }
 
 type Findings = Pick<ServingReport, 'rehearsals' | 'rows' | 'notRun'>;
@@ -144,13 +139,11 @@ export async function checkServing(
   rules: Rules & { readonly calibrated: Calibrated },
 ): Promise<Findings> {
   const { budget } = rules;
-  const rows: ServingRow[] = [];
-  const rehearsals: Rehearsal[] = [];
-  const notRun: ServingReport['notRun'][number][] = [];
+  const found: Findings[] = [];
   for (const [i, of] of cases.entries()) {
     if (rules.stopped()) break;
     if (i > 0 && !budget.fits(OPENED, LEAST_RUN)) {
-      notRun.push(...of.runs.map((run) => late(of, run)));
+      found.push(lateCase(of));
       continue;
     }
     rules.onCase?.(i, cases.length, of.id);
@@ -161,33 +154,33 @@ export async function checkServing(
     const reach = { method: 'chunked', longest: contextTokens, mostSequences: of.sequences } as const;
     const tables = new PriceTables(of.c, calibrated, reach);
     const began = budget.now();
-    const decoder = await openDecoder(device, of.c, {
-      weights: { storage: 'f16', seed: rules.seed },
-      batch: of.sequences,
-      contextTokens,
-      ...(speculation ? { speculation } : {}),
-    });
-    try {
+    const options = { batch: of.sequences, contextTokens, ...(speculation ? { speculation } : {}) };
+    await withDecoder(device, of.c, rules.seed, options, async (decoder) => {
       const engine = decoderEngine(decoder, contextTokens, speculation, (request, token) =>
         speculation ? acceptedOf(speculation, request, token) : 0,
       );
       const round = speculation ? roundPrice(of.c, calibrated, of.sequences, speculation) : null;
       await compileAll(engine, of, loopOptions(of));
       budget.note(OPENED, budget.now() - began);
-      const found = await serveCase(engine, of, new ApartPricer(tables, of.sequences, round), rules, cases.length - i);
-      if (found.rehearsal) rehearsals.push(found.rehearsal);
-      rows.push(...found.rows);
-      notRun.push(...found.notRun);
-    } finally {
-      decoder.close();
-    }
+      const pricer = new ApartPricer(tables, of.sequences, round);
+      found.push(await serveCase(engine, of, pricer, rules, cases.length - i));
+    });
   }
-  return { rehearsals, rows, notRun };
+  return {
+    rehearsals: found.flatMap(({ rehearsals }) => rehearsals),
+    rows: found.flatMap(({ rows }) => rows),
+    notRun: found.flatMap(({ notRun }) => notRun),
+  };
 }
 
-const late = ({ id }: ServingCase, { load }: ServingRun): ServingReport['notRun'][number] => ({
+const late = ({ id }: ServingCase, { load }: ServingRun): NotRun => ({
   id: `${id}, ${load === null ? 'all requests at once' : `a load of ${load}`}`,
   reason: OUT_OF_TIME,
+});
+const lateCase = (of: ServingCase): Findings => ({
+  rehearsals: [],
+  rows: [],
+  notRun: of.runs.map((run) => late(of, run)),
 });
 
 function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: ServingCase): ServedHow {
@@ -196,6 +189,7 @@ function loopOptions({ c, sequences, promptTokens, outputTokens, ...of }: Servin
   const least = Math.ceil(longest / BLOCK_TOKENS);
   const shared = Math.ceil((CACHE_SHARE * sequences * Math.min(longest, capTokens)) / BLOCK_TOKENS);
   return {
+    sequences,
     maxNumBatchedTokens: of.maxNumBatchedTokens,
     chunkedPrefill: of.chunkedPrefill,
     blockTokens: BLOCK_TOKENS,
@@ -216,12 +210,12 @@ export async function serveCase(
   pricer: ApartPricer,
   rules: Rules,
   cases = 1,
-): Promise<Pick<Findings, 'rows' | 'notRun'> & { readonly rehearsal: Rehearsal | null }> {
+): Promise<Findings> {
   const { id, sequences } = of;
   const { seed } = rules;
   const options = loopOptions(of);
   const rows: ServingRow[] = [];
-  const notRun: ServingReport['notRun'][number][] = [];
+  const notRun: NotRun[] = [];
   // Other requests than those that are compared.
   const others = requestsOf(of, of.rehearsed, seed + 1, null);
   const rehearsing = rules.budget.part((REHEARSAL_SHARE * rules.budget.left) / cases);
@@ -233,10 +227,10 @@ export async function serveCase(
   });
   const secondsPerRequest = served.length === 0 ? Infinity : rehearsing.spent / served.length;
   const known = ran.length >= Math.min(LEAST_REHEARSED, of.rehearsed);
-  if (!known || rules.stopped()) return { rehearsal: null, rows, notRun: of.runs.map((run) => late(of, run)) };
+  if (!known || rules.stopped()) return lateCase(of);
   const rehearsal: Rehearsal = { id, ...fitRehearsal(ran, pricer), ran };
   const priced = pricer.correctedBy(rehearsal.correction);
-  const capacity = capacityOf(sequences, options, priced, requestsOf(of, of.rehearsed, seed, null));
+  const capacity = capacityOf(options, priced, requestsOf(of, of.rehearsed, seed, null));
   rules.budget.expect(LEAST_RUN, leastRunSeconds(secondsPerRequest));
   const budget = rules.budget.part(caseSeconds(rules.budget, cases));
   for (const [i, run] of of.runs.entries()) {
@@ -263,7 +257,7 @@ export async function serveCase(
     rows.push(rowOf(of, load, options, { requests, ...done }, pricer, rehearsal));
     budget.expect(SIMULATED, (budget.now() - began) / count);
   }
-  return { rehearsal, rows, notRun };
+  return { rehearsals: [rehearsal], rows, notRun };
 }
 
 export const NO_CORRECTION: Exponents = { step: 0, chunk: 0 };
@@ -312,17 +306,17 @@ export function rowOf(
   const { exponents } = rehearsal;
   const priced = pricer.correctedBy(rehearsal.correction);
   const ratios = ratiosOf(rehearsal.ran, exponents, priced);
-  const simulated = simulate(sequences, options, priced, requests);
+  const simulated = simulate(options, priced, requests);
   const others = Array.from(
     { length: DISTURBED },
-    (_, i) => simulate(sequences, options, disturbed(priced, SERVING_TOLERANCES.e2el, ratios, i), requests).ends,
+    (_, i) => simulate(options, disturbed(priced, SERVING_TOLERANCES.e2el, ratios, i), requests).ends,
   );
   const replay = replaying(ran, exponents, priced);
-  const replayed = simulate(sequences, options, replay.pricer, requests);
+  const replayed = simulate(options, replay.pricer, requests);
   const own = priceRan(ran, exponents, priced);
   const calibrated = priceRan(ran, exponents, pricer);
   const drifts = driftsOf(ran);
-  const tokens = requests.reduce((sum, { maxTokens }) => sum + maxTokens, 0);
+  const tokens = sum(requests.map(({ maxTokens }) => maxTokens));
   return {
     id,
     load,
@@ -337,8 +331,8 @@ export function rowOf(
       chunks: { ...own.chunks, calibrated: calibrated.chunks.priced },
     },
     replay: { ...compare(served, replayed.ends), iterations: replay.replayed() },
-    wallSeconds: ran.reduce((sum, { wallSeconds }) => sum + wallSeconds, 0),
-    deviceSeconds: ran.reduce((sum, one) => sum + correctedSeconds(one, NO_CORRECTION), 0),
+    wallSeconds: sum(ran.map(({ wallSeconds }) => wallSeconds)),
+    deviceSeconds: sum(ran.map((one) => correctedSeconds(one, NO_CORRECTION))),
     drift: quantile([...drifts.steps, ...drifts.chunks], 0.5),
     ran,
   };
@@ -373,7 +367,7 @@ export function compare(
       if (!isBefore(a, b, found)) inverted++;
     }
   return {
-    preemptions: both((of) => of.reduce((sum, t) => sum + t.preemptions, 0)),
+    preemptions: both((of) => sum(of.map((t) => t.preemptions))),
     meanTpotSeconds: both((of) =>
       mean(of.filter((t) => t.outputTokens > 1).map((t) => (t.lastToken - t.firstToken) / (t.outputTokens - 1))),
     ),

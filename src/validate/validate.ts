@@ -12,8 +12,9 @@ import { calibratedFor, type Calibrated } from './calibrated.js';
 import { checkCapacity, inProcesses, onDevice, type CapacityReport } from './memory/capacity.js';
 import { chooseControls, DriftWatch, shares, together, type Weighed } from './controls.js';
 import { checkCorrectness, type CorrectnessReport } from './memory/correctness.js';
-import { chosenOf, configurationFor, promptGrid, servingGrid, servingModel, stepGrid, type GridRules } from './grid.js';
-import { callsOfStep, checkSteps, type StepCase, type StepRules } from './latency.js';
+import { chosenOf, promptGrid, servingGrid, servingModel, stepGrid, type GridRules } from './grid.js';
+import type { CheckRules, DecoderCase } from './decoding.js';
+import { callsOfStep, checkSteps, type StepRules } from './latency.js';
 import { checkLongContext, type LongContextReport } from './long-context.js';
 import { checkMemory, memoryCases, type MemoryReport } from './memory/memory.js';
 import { callsOfPrompt, checkPrompts, type PromptCase } from './prefill.js';
@@ -77,10 +78,11 @@ interface Session {
   /** The part of a section, which has not begun before. */
   readonly partOf: (part: Part) => Budget;
   readonly progress: (section: string, doing: string) => void;
+  /** What the checks of a section are given, with its budget. */
+  readonly rules: (section: string, budget: Budget) => Required<CheckRules>;
 }
 
 /**
- * Validates.
  * @throws UserError when it was interrupted, and for a calibration of another device
  * @throws GpuError when the device fails
  */
@@ -90,6 +92,8 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   const { software, description, driver } = device.description;
   const memoryBytes =
     o.memoryBytes ?? (software ? SOFTWARE_CAPACITY_BYTES : (deviceOfAdapter(description)?.vramBytes ?? null));
+  const progress = (section: string, doing: string): void =>
+    o.onProgress?.({ section, doing, elapsedSeconds: budget.spent, budgetSeconds: budget.seconds });
   const s: Session = {
     device,
     o,
@@ -99,8 +103,13 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
     openBytes: software ? SOFTWARE_OPEN_BYTES : OPEN_SHARE * (memoryBytes ?? SOFTWARE_OPEN_BYTES),
     stopped: () => o.signal?.aborted === true,
     partOf: partsOf(o),
-    progress: (section, doing) =>
-      o.onProgress?.({ section, doing, elapsedSeconds: budget.spent, budgetSeconds: budget.seconds }),
+    progress,
+    rules: (section, own) => ({
+      seed: o.seed,
+      budget: own,
+      stopped: s.stopped,
+      onCase: (done, total, id) => progress(section, `${done + 1} of ${total}: ${id}`),
+    }),
   };
   const wants = (section: Section): boolean => asks(section) && !s.stopped();
   const timesSteps = wants('latency') || wants('long-context');
@@ -126,13 +135,13 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   if (!o.serving)
     for (const section of SECTIONS.filter((name) => !o.sections.includes(name)))
       s.notes.push(`${section} was not asked for`);
-  if (s.stopped()) throw interrupted();
+  if (s.stopped()) throw new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted);
   return {
     schema: 'lla-sim/validate',
     schemaVersion: 1,
     program: `${describeProgram().name} ${describeProgram().version}`,
     device: { description, driver, software, clock: device.clock },
-    calibration: calibrated && calibrationOf(calibrated),
+    calibration: calibrated && { file: calibrated.file, stale: calibrated.stale, difference: calibrated.difference },
     quick: o.quick,
     seed: o.seed,
     elapsedSeconds: budget.spent,
@@ -152,37 +161,22 @@ export async function validate(device: Device, o: ValidateOptions): Promise<Vali
   };
 }
 
-const calibrationOf = ({ file, stale, difference }: Calibrated) => ({ file, stale, difference });
-
-const interrupted = (): UserError =>
-  new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted);
-
 async function memorySection(s: Session): Promise<{ correctness: CorrectnessReport; memory: MemoryReport }> {
   const cases = memoryCases(s.o.quick);
-  const rules = { seed: s.o.seed, stopped: s.stopped };
-  const memory = await checkMemory(s.device, {
-    ...rules,
-    cases,
-    budget: s.partOf('memory'),
-    onCase: (done, total, id) => s.progress('memory', `${done + 1} of ${total}: ${id}`),
-  });
+  const memory = await checkMemory(s.device, { ...s.rules('memory', s.partOf('memory')), cases });
   // One case a codec and path: evictions and batches change what is stored, and the decoder's own tests compare those.
   const alike = ['geometry', 'codec', 'path', 'materialised', 'eviction'] as const;
   const distinct = cases.filter(
     ({ c }, i) => c.eviction === null && cases.findIndex((other) => alike.every((of) => other.c[of] === c[of])) === i,
   );
-  const correctness = await checkCorrectness(s.device, {
-    ...rules,
-    cases: distinct,
-    budget: s.partOf('correctness'),
-    onCase: (done, total, id) => s.progress('correctness', `${done + 1} of ${total}: ${id}`),
-  });
-  for (const [name, { notReached }, all] of [
-    ['memory', memory, cases.length],
-    ['correctness', correctness, distinct.length],
+  const rules = s.rules('correctness', s.partOf('correctness'));
+  const correctness = await checkCorrectness(s.device, { ...rules, cases: distinct });
+  for (const [name, { notReached }, { length }] of [
+    ['memory', memory, cases],
+    ['correctness', correctness, distinct],
   ] as const)
     if (notReached > 0 && !s.stopped())
-      s.notes.push(`${name}: ${all - notReached} of ${all} configurations, drawn by the seed; ${OUT_OF_TIME}`);
+      s.notes.push(`${name}: ${length - notReached} of ${length} configurations, drawn by the seed; ${OUT_OF_TIME}`);
   return { correctness, memory };
 }
 
@@ -193,15 +187,15 @@ async function timeSections(
   wants: (section: Section) => boolean,
 ): Promise<Pick<ValidationReport, 'latency' | 'longContext'>> {
   const rules = { ...gridRules(s), quick: s.o.quick, seed: s.o.seed };
-  const grid: Grid = { model: rules.geometry.name, steps: stepGrid(rules), prompts: promptGrid(rules) };
+  const [steps, prompts] = [stepGrid(rules), promptGrid(rules)];
   const calls = [
-    ...grid.steps.map((of) => callsOfStep(of, calibrated.pricer)),
-    ...grid.prompts.map((of) => callsOfPrompt(of, calibrated.pricer)),
+    ...steps.map((of) => callsOfStep(of, calibrated.pricer)),
+    ...prompts.map((of) => callsOfPrompt(of, calibrated.pricer)),
   ];
   return watched(s, calibrated, calls, async (watch) => {
     const of = { calibrated, watch, budget: s.partOf('times') };
     return {
-      latency: wants('latency') ? await latencySection(s, grid, of) : null,
+      latency: wants('latency') ? await latencySection(s, steps, prompts, of) : null,
       longContext: wants('long-context') && !s.o.quick ? await longContextSection(s, of) : null,
     };
   });
@@ -212,14 +206,7 @@ async function servingSection(s: Session, calibrated: Calibrated): Promise<Servi
   const rules = { ...gridRules(s), geometry: servingModel(s.device.description.software, s.o.model) };
   const cases = servingGrid(rules);
   const report = await watched(s, calibrated, [], (watch) =>
-    checkServing(s.device, cases, {
-      calibrated,
-      watch,
-      budget: s.partOf('serving'),
-      seed: s.o.seed,
-      stopped: s.stopped,
-      onCase: (done, total, id) => s.progress('serving', `${done + 1} of ${total}: ${id}`),
-    }),
+    checkServing(s.device, cases, { ...s.rules('serving', s.partOf('serving')), calibrated, watch }),
   );
   if (!s.stopped() && report.rows.length === 0 && s.o.sections.length === 0)
     throw new UserError(
@@ -258,35 +245,24 @@ async function watched<T>(
   }
 }
 
-interface Grid {
-  readonly model: string;
-  readonly steps: readonly StepCase[];
-  readonly prompts: readonly PromptCase[];
-}
-
 /** `budget`: for all that is timed. */
 type Watched = Pick<StepRules, 'calibrated' | 'watch' | 'budget'>;
 
 async function latencySection(
   s: Session,
-  { model, steps, prompts }: Grid,
+  steps: readonly DecoderCase[],
+  prompts: readonly PromptCase[],
   of: Watched,
 ): Promise<ValidationReport['latency']> {
-  const rules = { ...of, seed: s.o.seed, stopped: s.stopped };
-  const report = await checkSteps(s.device, steps, {
-    ...rules,
-    budget: of.budget.part(STEPS_SHARE * of.budget.seconds),
-    openBytes: s.openBytes,
-    onStep: (done, total, id) => s.progress('steps', `${done + 1} of ${total}: ${id}`),
+  const rulesOf = (section: string, share: number) => ({
+    ...of,
+    ...s.rules(section, of.budget.part(share * of.budget.seconds)),
   });
-  const prefill = await checkPrompts(s.device, prompts, {
-    ...rules,
-    budget: of.budget.part(PREFILL_SHARE * of.budget.seconds),
-    onStep: (done, total, id) => s.progress('prefill', `${done + 1} of ${total}: ${id}`),
-  });
+  const report = await checkSteps(s.device, steps, { ...rulesOf('steps', STEPS_SHARE), openBytes: s.openBytes });
+  const prefill = await checkPrompts(s.device, prompts, rulesOf('prefill', PREFILL_SHARE));
   return {
     ...report,
-    model,
+    model: gridRules(s).geometry.name,
     controls: of.watch.rows(),
     summary: summarise(report.steps),
     kernels: kernelSummaries(report.steps),
@@ -295,8 +271,7 @@ async function latencySection(
 }
 
 async function longContextSection(s: Session, of: Watched): Promise<LongContextReport | null> {
-  const { openBytes, bindingBytes, stopped } = s;
-  const { geometry } = gridRules(s);
+  const { geometry, bindingBytes } = gridRules(s);
   const chosen = chosenOf(geometry, { kind: 'lla', ratio: 64 / 3, path: 'block-absorbed' }, bindingBytes);
   if (!chosen) {
     s.notes.push(`long context: ${geometry.name} has no LLA at 21.33×`);
@@ -305,7 +280,7 @@ async function longContextSection(s: Session, of: Watched): Promise<LongContextR
   const id = 'lla-21.33x/block-absorbed';
   s.progress('long context', id);
   const budget = of.budget.part(LONG_CONTEXT_SHARE * of.budget.seconds);
-  const rules = { ...of, seed: s.o.seed, budget, openBytes, memoryBytes: openBytes, stopped };
+  const rules = { ...of, seed: s.o.seed, budget, memoryBytes: s.openBytes, stopped: s.stopped };
   return checkLongContext(s.device, id, chosen.c, rules);
 }
 
@@ -339,17 +314,7 @@ async function capacitySection(s: Session): Promise<CapacityReport | null> {
     return null;
   }
   const geometry = validationModel(false, o.model);
-  const attempt = onDevice(
-    device,
-    (candidate) => configurationFor(geometry, candidate, bindingBytes),
-    CAPACITY_CONTEXT,
-    o.seed,
-  );
-  return checkCapacity({
-    ...rules,
-    memoryBytes: memoryBytes - RESERVE_BYTES,
-    geometry,
-    contextTokens: CAPACITY_CONTEXT,
-    attempt,
-  });
+  const contextTokens = CAPACITY_CONTEXT;
+  const attempt = onDevice(device, contextTokens, o.seed);
+  return checkCapacity({ ...rules, memoryBytes: memoryBytes - RESERVE_BYTES, geometry, contextTokens, attempt });
 }

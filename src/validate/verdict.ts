@@ -1,66 +1,70 @@
 /** A validation in a few sentences. */
-import type { MemoryReport } from './memory/memory.js';
+import { groups as groupBy } from 'd3-array';
+import { differing, type MemoryReport } from './memory/memory.js';
 import { best } from '../numbers/best.js';
 import { median, quantile } from '../numbers/statistics.js';
 import { summarise } from './statistics.js';
-import { percent, type KernelSummary, type ValidationReport } from './report.js';
+import { percent, type ValidationReport } from './report.js';
+import { present } from '../present.js';
 
 /** One paragraph that a reader can act on. */
 export function verdict(r: ValidationReport): string[] {
   const failed = r.checks.filter((c) => c.status === 'failed');
   const open = r.checks.filter((c) => c.status === 'not-checked');
-  const lines: string[] = [];
-  if (failed.length === 0 && open.length === 0)
-    lines.push('Trust the predictions on this device within the errors below: every tolerance holds.');
-  else if (failed.length === 0)
-    lines.push(
-      `Nothing that was checked is outside its tolerance; not checked: ${open.map((c) => c.name).join(', ')}.`,
-    );
-  else
-    lines.push(
-      `Do not trust without a second look: outside tolerance ${failed.length === 1 ? 'is' : 'are'} ` +
-        `${failed.map((c) => `${c.name} (${c.found}, wanted ${c.tolerance})`).join('; ')}.`,
-    );
-  if (r.memory) {
-    const { rows, mismatches, notRun } = r.memory;
-    lines.push(
-      mismatches.length === 0
-        ? `Memory is exact in all ${rows.length} configurations.`
-        : `Memory differs from what is allocated in ${mismatches.length} of ${rows.length} configurations: ` +
-            `${kindsThatDiffer(r.memory)}.`,
-    );
-    if (notRun.length > 0)
-      lines.push(`${notRun.length} configurations are not executed by the decoder and were not checked.`);
-  }
-  const worst = r.latency && worstKernel(r.latency.kernels);
-  if (r.latency?.summary && worst) {
-    lines.push(
-      `Step times are ${percent(Math.abs(r.latency.summary.bias))} too ` +
-        `${r.latency.summary.bias > 0 ? 'long' : 'short'} in the median. Most of the error comes from ` +
+  const trust =
+    failed.length > 0
+      ? `Do not trust without a second look: outside tolerance ${failed.length === 1 ? 'is' : 'are'} ` +
+        `${failed.map((c) => `${c.name} (${c.found}, wanted ${c.tolerance})`).join('; ')}.`
+      : open.length > 0
+        ? `Nothing that was checked is outside its tolerance; not checked: ${open.map((c) => c.name).join(', ')}.`
+        : 'Trust the predictions on this device within the errors below: every tolerance holds.';
+  const stale = r.calibration?.stale ?? [];
+  return present([
+    trust,
+    ...(r.memory ? memoryVerdict(r.memory) : []),
+    ...(r.latency ? latencyVerdict(r.latency) : []),
+    stale.length > 0 &&
+      `The calibration is stale for ${stale.join(', ')}: those are priced by roofline, ` +
+        'so that step errors say little about the model. Measure again with lla-sim calibrate.',
+  ]);
+}
+
+function memoryVerdict({ rows, mismatches, notRun }: MemoryReport): string[] {
+  const kinds = groupBy(mismatches.flatMap(differing), ({ kind }) => kind);
+  return present([
+    mismatches.length === 0
+      ? `Memory is exact in all ${rows.length} configurations.`
+      : `Memory differs from what is allocated in ${mismatches.length} of ${rows.length} configurations: ` +
+        `${kinds.map(([kind, all]) => `${kind} in ${all.length}`).join(', ')}.`,
+    notRun.length > 0 && `${notRun.length} configurations are not executed by the decoder and were not checked.`,
+  ]);
+}
+
+type Latency = NonNullable<ValidationReport['latency']>;
+
+function latencyVerdict(latency: Latency): string[] {
+  const { summary, kernels, steps } = latency;
+  // The kernel whose error adds most seconds.
+  const worst = best(kernels, ({ predictedSeconds: p, measuredSeconds: m }) => Math.abs(p - m));
+  const drifted = steps.flatMap((s) => s.drift);
+  return present([
+    summary &&
+      worst &&
+      `Step times are ${percent(Math.abs(summary.bias))} too ` +
+        `${summary.bias > 0 ? 'long' : 'short'} in the median. Most of the error comes from ` +
         `${worst.kernel}: ${percent(Math.abs(worst.predictedSeconds / worst.measuredSeconds - 1))} too ` +
         `${worst.predictedSeconds > worst.measuredSeconds ? 'long' : 'short'}, ${percent(worst.share)} ` +
         'of the time.',
-    );
-  }
-  const drifted = r.latency?.steps.flatMap((s) => s.drift) ?? [];
-  if (r.latency && drifted.length > 0) {
-    lines.push(
+    drifted.length > 0 &&
       `While steps were measured the machine ran at ${(1 / median(drifted)).toFixed(2)} times ` +
         `its speed at calibration (${(1 / quantile(drifted, 0.95)).toFixed(2)} to ` +
         `${(1 / quantile(drifted, 0.05)).toFixed(2)}); times are corrected for it.`,
-    );
-    lines.push(...controlsVerdict(r.latency));
-  }
-  if (r.calibration && r.calibration.stale.length > 0)
-    lines.push(
-      `The calibration is stale for ${r.calibration.stale.join(', ')}: those are priced by roofline, ` +
-        'so that step errors say little about the model. Measure again with lla-sim calibrate.',
-    );
-  return lines;
+    ...(drifted.length > 0 ? controlsVerdict(latency) : []),
+  ]);
 }
 
 /** How the calibration's own points, measured again, changed the error. */
-function controlsVerdict({ controls, steps }: NonNullable<ValidationReport['latency']>): string[] {
+function controlsVerdict({ controls, steps }: Latency): string[] {
   const uncorrected = summarise(
     steps.map(({ measuredSeconds, kernelDrift, predicted }) => ({
       measuredSeconds: measuredSeconds * kernelDrift,
@@ -77,16 +81,4 @@ function controlsVerdict({ controls, steps }: NonNullable<ValidationReport['late
       `the coverage ${percent(uncorrected.coverage)}. A plan may be off by as much on a machine that ` +
       'has changed since its calibration.',
   ];
-}
-
-/** Kernel whose error adds most seconds. */
-const worstKernel = (kernels: readonly KernelSummary[]): KernelSummary | undefined =>
-  best(kernels, ({ predictedSeconds, measuredSeconds }) => Math.abs(predictedSeconds - measuredSeconds));
-
-function kindsThatDiffer(m: MemoryReport): string {
-  const counts = new Map<string, number>();
-  for (const row of m.mismatches)
-    for (const k of row.kinds)
-      if (k.allocatedBytes !== k.predictedBytes) counts.set(k.kind, (counts.get(k.kind) ?? 0) + 1);
-  return [...counts].map(([kind, count]) => `${kind} in ${count}`).join(', ');
 }

@@ -78,7 +78,7 @@ describe(`price of a prompt (LLA_SIM_SEED=${SEED})`, () => {
           const runs = runsOf(taken, 0, promptTokens);
           const byKernel = new Map<string, number>();
           for (const [i, run] of runs.entries()) {
-            for (const { op } of expand(c, runSchedule(c, run, { batch: 1, ...taken, ends: i === runs.length - 1 }))) {
+            for (const { op } of expand(c, runSchedule(c, run, { ...taken, ends: i === runs.length - 1 }))) {
               byKernel.set(op.kernel, (byKernel.get(op.kernel) ?? 0) + measured.price(op).estimate);
             }
           }

@@ -7,12 +7,11 @@ import { checkTensors, openCheckpoint, openSharded } from '../../src/decoder/che
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel } from '../../src/decoder/reference/model.js';
 import { elementsOf, modelTensors, type TensorSpec } from '../../src/decoder/tensors.js';
-import { fabricate } from '../../src/decoder/weights.js';
 import { UserError } from '../../src/errors.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
 import { SEED } from '../gpu/random.js';
 import { modelFolder, type PlainTensor, removeTemporary, safetensors, temporaryFolder } from './files.js';
-import { distance } from './models.js';
+import { distance, weightsOf } from './models.js';
 
 removeTemporary();
 
@@ -86,7 +85,7 @@ function folderOf(
 ): string {
   const g = geometryFromConfig(JSON.parse(JSON.stringify(config)), 'small');
   const specs = edit(modelTensors(g));
-  const source = fabricate(specs, { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+  const source = weightsOf(g, SEED, specs);
   const tensors = specs.map(({ name, shape }): [string, PlainTensor] => [
     name,
     { dtype, shape: [...shape], values: [...source.read(name)] },
@@ -109,11 +108,9 @@ describe('checkpoint', () => {
     const opened = openCheckpoint(folderOf(config, { shards }));
     const g = opened.geometry;
     expect(opened.normEpsilon).toBe(1e-5);
-    const fabricated = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
     const tokens = [1, 5, 18, 0];
-    expect(
-      distance(forward(loadModel(g, opened.tensors, 1e-5), tokens), forward(loadModel(g, fabricated, 1e-5), tokens)),
-    ).toBe(0);
+    const [found, made] = [opened.tensors, weightsOf(g, SEED)].map((of) => forward(loadModel(g, of, 1e-5), tokens));
+    expect(distance(found!, made!)).toBe(0);
     opened.tensors.close();
   });
 
@@ -130,7 +127,7 @@ describe('checkpoint', () => {
     const g = opened.geometry;
     expect([...opened.tensors.shapes.keys()]).toContain('model.layers.1.self_attn.k_proj.weight');
     expect(opened.tensors.shapes.has('model.early_exit_gate.weight')).toBe(config.model_type === 'ouro');
-    const exact = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: false, codec: 'random' });
+    const exact = weightsOf(g, SEED);
     // bf16 by cutting f32 off, as the file was written.
     const cut: typeof exact = {
       shapes: exact.shapes,

@@ -25,6 +25,7 @@ import { blocksOf } from '../../src/geometry/geometry.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED, type Random } from '../gpu/random.js';
 import { everyNth, FULL } from '../gpu/sample.js';
+import { callsOf, counted } from '../schedule/listed.js';
 import { configurationOf, open, type Case } from './gpu-cases.js';
 import { ALL, label } from './gpu-list.js';
 import { promptOf } from './models.js';
@@ -62,16 +63,6 @@ const KINDS = [...new Set(CASES.map(kindOf))].map((kind) => ({
   cases: CASES.filter((of) => kindOf(of) === kind),
 }));
 
-/** How often each operation is there. */
-function counted(calls: Iterable<readonly [call: KernelCall, times: number]>): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const [{ kernel, variant, shape }, times] of calls) {
-    const key = `${kernel} ${variant} ${JSON.stringify(Object.entries(shape).sort())}`;
-    counts.set(key, (counts.get(key) ?? 0) + times);
-  }
-  return new Map([...counts].sort(([a], [b]) => (a < b ? -1 : 1)));
-}
-
 const free: Pricer = {
   price: () => ({ estimate: 1, low: 1, high: 1, evidence: 'measured', by: 'lla-sim', octavesOutside: 0 }),
   stepOverhead: { estimate: 0, low: 0, high: 0, evidence: 'measured', by: 'lla-sim' },
@@ -79,7 +70,7 @@ const free: Pricer = {
   source: 'a second a call',
 };
 /** Calls of all kernels that a price is made of. */
-const callsOf = (price: SchedulePrice): number =>
+const pricedCalls = (price: SchedulePrice): number =>
   price.byKernel.reduce((sum, { kernel, calls }) => sum + (kernel === 'step-overhead' ? 0 : calls), 0);
 
 const bytesOf = (allocations: readonly Allocation[], kinds: readonly string[]): number =>
@@ -110,7 +101,7 @@ function listedStep(c: Configuration, batch: number, context = CONTEXT): { visit
 
 /** Priced operations of a list against those that are bound. */
 function expectPriced(visits: readonly BoundVisit[], price: SchedulePrice, listed: [KernelCall, number][]): void {
-  expect(visits).toHaveLength(callsOf(price));
+  expect(visits).toHaveLength(pricedCalls(price));
   expect(counted(visits.map(({ op }) => [op, 1]))).toEqual(counted(listed));
 }
 
@@ -137,8 +128,7 @@ async function checkStep(of: Case, batch: number): Promise<void> {
   const { visits, caches } = listedStep(c, batch);
   expect(differenceOf(device.calls, expectedOf(device.device, visits, caches)), `a step of ${batch}`).toBeUndefined();
   visits.forEach(expectContext);
-  const listed: [KernelCall, number][] = [];
-  forEachOp(c, schedule(c, batch, CONTEXT), (op, calls) => listed.push([op, calls]));
+  const listed = callsOf((add) => forEachOp(c, schedule(c, batch, CONTEXT), add));
   expectPriced(visits, priceStep(c, free, batch, CONTEXT), listed);
   checkMemory(c, decoder, batch);
   decoder.close();
@@ -158,12 +148,11 @@ async function checkPrompt(of: Case, method: WholePrompt, promptTokens: number):
   const setting = { ...settingOf(c, 1), rows, captures, chunkTokens: taken.chunkTokens, aside };
   const visits = (runs[0] ?? []).flatMap((run) => {
     const ends = run.from + run.tokens === promptTokens;
-    return [...boundRun(setting, caches, 0, run, { ...taken, batch: 1, ends, slots: caches.slots.capacity })];
+    return [...boundRun(setting, caches, 0, run, { ...taken, ends, slots: caches.slots.capacity })];
   });
   const expected = expectedOf(device.device, visits, caches, aside);
   expect(differenceOf(device.calls, expected), `${method} prefill of ${promptTokens} tokens`).toBeUndefined();
-  const listed: [KernelCall, number][] = [];
-  forEachPrefillCall(c, plan, (call, times) => listed.push([call, times]));
+  const listed = callsOf((add) => forEachPrefillCall(c, plan, add));
   expectPriced(visits, pricePrompt(c, free, plan), listed);
   expect(bytesOf(decoder.prefillAllocations, ['prefill'])).toBe(prefillPeaks(c, promptTokens, CHUNK_TOKENS)[method]);
   decoder.close();

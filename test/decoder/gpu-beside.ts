@@ -3,7 +3,7 @@ import type { GpuDecoder, GpuDecoderOptions } from '../../src/decoder/gpu/decode
 import type { Vector } from '../../src/decoder/reference/arithmetic.js';
 import type { PrefillKind } from '../../src/decoder/reference/decoder.js';
 import type { Device } from '../../src/gpu/index.js';
-import { expectWithin, open, relative, type Case } from './gpu-cases.js';
+import { expectWithin, opened, relative, type Case } from './gpu-cases.js';
 import { followersOf, type Followers } from './gpu-follow.js';
 
 export interface Pair extends Followers {
@@ -28,41 +28,38 @@ export async function beside<T>(
   body: (pair: Pair) => Promise<T>,
 ): Promise<T> {
   const { vocab } = of.geometry;
-  const decoder = await open(device, of, { batch: prompts.length, ...options });
-  const followers = followersOf(decoder, of, prompts);
-  const { references, follow } = followers;
-  const errorOf: Pair['errorOf'] = async (expected) => {
-    const logits = await decoder.logits();
-    return Math.max(...expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row)));
-  };
-  const compare: Pair['compare'] = async (expected, message) =>
-    expectWithin(await errorOf(expected), of, prompts, message);
-  const step: Pair['step'] = async (tokens) => {
-    await decoder.step(tokens);
-    await follow();
-    return references.map((reference, i) => reference.step(tokens[i]!));
-  };
-  const pair: Pair = {
-    ...followers,
-    decoder,
-    errorOf,
-    compare,
-    step,
-    prefilled: async (parts, kind, size) => {
+  return opened(device, of, { batch: prompts.length, ...options }, (decoder) => {
+    const followers = followersOf(decoder, of, prompts);
+    const { references, follow } = followers;
+    const errorOf: Pair['errorOf'] = async (expected) => {
+      const logits = await decoder.logits();
+      return Math.max(...expected.map((row, i) => relative(logits.subarray(i * vocab, (i + 1) * vocab), row)));
+    };
+    const compare: Pair['compare'] = async (expected, message) =>
+      expectWithin(await errorOf(expected), of, prompts, message);
+    const step: Pair['step'] = async (tokens) => {
+      await decoder.step(tokens);
       await follow();
-      return references.map((reference, i) => reference.prefill(parts[i]!, kind, size).at(-1)!);
-    },
-    goOn: async (expected, lengths, steps, message = 'logits') => {
-      for (let i = 0; ; i++) {
-        await compare(expected, `${message}, step ${i}`);
-        if (i === steps) return;
-        expected = await step(prompts.map((prompt, sequence) => prompt[lengths[sequence]! + i]!));
-      }
-    },
-  };
-  try {
-    return await body(pair);
-  } finally {
-    decoder.close();
-  }
+      return references.map((reference, i) => reference.step(tokens[i]!));
+    };
+    const pair: Pair = {
+      ...followers,
+      decoder,
+      errorOf,
+      compare,
+      step,
+      prefilled: async (parts, kind, size) => {
+        await follow();
+        return references.map((reference, i) => reference.prefill(parts[i]!, kind, size).at(-1)!);
+      },
+      goOn: async (expected, lengths, steps, message = 'logits') => {
+        for (let i = 0; ; i++) {
+          await compare(expected, `${message}, step ${i}`);
+          if (i === steps) return;
+          expected = await step(prompts.map((prompt, sequence) => prompt[lengths[sequence]! + i]!));
+        }
+      },
+    };
+    return body(pair);
+  });
 }

@@ -1,6 +1,5 @@
 /** GPU decoders beside the float64 reference, on the same fabricated weights. */
 import { expect } from 'vitest';
-import type { Branch } from '../../src/codecs/codec.js';
 import { openDecoder, type GpuDecoder, type GpuDecoderOptions } from '../../src/decoder/gpu/decoder.js';
 import { hasOwnStorage, isPacked } from '../../src/codecs/registry.js';
 import type { Decisions } from '../../src/decoder/reference/cache.js';
@@ -10,7 +9,7 @@ import type { Device } from '../../src/gpu/index.js';
 import type { Configuration } from '../../src/schedule/schedule.js';
 import { mix } from '../../src/numbers/hash.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { BRANCH, decoderOf, modelOf, type Change, type Setup, SINGLE, F16 } from './models.js';
+import { BRANCH, decoderOf, modelOf, pathOf, type Change, type Setup, SINGLE, F16 } from './models.js';
 
 /** Relative error of logits that a decoder of f32 arithmetic may show against float64. */
 export const TOLERANCE = 1e-3;
@@ -27,31 +26,12 @@ export interface Case extends Omit<Setup, 'seed'> {
   readonly bindingBytes?: number;
 }
 
-export function configurationOf(of: Case): Configuration {
-  const {
-    geometry,
-    codec,
-    materialised = false,
-    eviction = null,
-    choice = F16,
-    branch = BRANCH,
-    targetWorkgroups = 8,
-    bindingBytes = Infinity,
-  } = of;
-  const path = of.path ?? (codec.rankK === undefined ? 'full' : 'reconstruct');
-  return {
-    geometry,
-    codec,
-    path,
-    materialised,
-    choice,
-    branch: branch satisfies Branch,
-    eviction,
-    gpus: 1,
-    targetWorkgroups,
-    bindingBytes,
-  };
-}
+export const configurationOf = (of: Case): Configuration => ({
+  ...{ materialised: false, eviction: null, choice: F16, branch: BRANCH },
+  ...{ gpus: 1, targetWorkgroups: 8, bindingBytes: Infinity },
+  ...of,
+  path: pathOf(of),
+});
 
 export const open = (device: Device, of: Case, options: Partial<GpuDecoderOptions> = {}): Promise<GpuDecoder> =>
   openDecoder(device, configurationOf(of), {
@@ -60,6 +40,21 @@ export const open = (device: Device, of: Case, options: Partial<GpuDecoderOption
     contextTokens: 100,
     ...options,
   });
+
+/** A decoder that is closed after its use. */
+export async function opened<T>(
+  device: Device,
+  of: Case,
+  options: Partial<GpuDecoderOptions>,
+  use: (decoder: GpuDecoder) => Promise<T>,
+): Promise<T> {
+  const decoder = await open(device, of, options);
+  try {
+    return await use(decoder);
+  } finally {
+    decoder.close();
+  }
+}
 
 /** @param decisions to be followed; its own unless given */
 export const referenceOf = (of: Case, decisions?: Decisions): ReferenceDecoder =>

@@ -3,7 +3,7 @@ import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
 import { describeGpu } from '../gpu/device.js';
 import { SEED } from '../gpu/random.js';
-import { open } from './gpu-cases.js';
+import { opened } from './gpu-cases.js';
 import { CHUNKED, expectChunks, expectWholeAlone } from './gpu-prompts.js';
 import { ALL, label, onFewThreads, singles, WHOLE_CASE } from './gpu-list.js';
 import { promptOf } from './models.js';
@@ -17,17 +17,14 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
 
   test('only chunks go on behind other tokens', async () => {
     const of = singles(ALL.find((x) => !x.eviction && x.codec.kind === 'lla')!);
-    const begun = await open(device, of);
     const prompt = promptOf(of.geometry, 3, SEED);
-    try {
+    await opened(device, of, {}, async (begun) => {
       await begun.prefill([prompt], 'one-shot');
       for (const method of ['accumulated', 'one-shot', 'by-layer'] as const)
         await expect(begun.prefill([prompt], method), method).rejects.toThrow('begins its sequences');
       expect((await begun.prefill([prompt])).method).toBe('by-token');
       expect((await begun.prefill([prompt], 'chunked')).method).toBe('chunked');
-    } finally {
-      begun.close();
-    }
+    });
   });
 
   test('under H2O a chunk as long as the prompt is the prompt accumulated, to the bit', async () => {
@@ -37,8 +34,7 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
     const prompt = promptOf(of.geometry, 48, SEED + 60);
     const logits: Float32Array[][] = [];
     for (const method of ['accumulated', 'chunked'] as const) {
-      const decoder = await open(device, of, { prefillChunkTokens: 45 });
-      try {
+      await opened(device, of, { prefillChunkTokens: 45 }, async (decoder) => {
         await decoder.prefill([prompt.slice(0, 45)], method);
         const own = [await decoder.logits()];
         for (const token of prompt.slice(45)) {
@@ -46,9 +42,7 @@ describeGpu(`prefill in chunks (LLA_SIM_SEED=${SEED})`, (device) => {
           own.push(await decoder.logits());
         }
         logits.push(own);
-      } finally {
-        decoder.close();
-      }
+      });
     }
     expect(logits[1]).toEqual(logits[0]);
   });

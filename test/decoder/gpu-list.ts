@@ -18,7 +18,7 @@ import { randomOf, SEED } from '../gpu/random.js';
 import { everyNth, FULL } from '../gpu/sample.js';
 import { BRANCH, GEOMETRIES, learnedCodecs, SINGLE } from './models.js';
 
-const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name)!;
+export const named = (name: string): Geometry => GEOMETRIES.find((g) => g.name === name)!;
 const OURO = named('ouro-like');
 const GROUPED = named('grouped pre-norm');
 const HUGINN = named('huginn-like');

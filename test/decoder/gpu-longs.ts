@@ -7,14 +7,13 @@ import type { Geometry } from '../../src/geometry/geometry.js';
 import type { Device } from '../../src/gpu/index.js';
 import { SEED } from '../gpu/random.js';
 import { everyNth } from '../gpu/sample.js';
-import { expectWithin, open, referenceOf, relative, type Case } from './gpu-cases.js';
+import { expectWithin, opened, referenceOf, relative, type Case } from './gpu-cases.js';
 import { beside } from './gpu-beside.js';
-import { label } from './gpu-list.js';
-import { GEOMETRIES, promptOf, SINGLE } from './models.js';
+import { label, named } from './gpu-list.js';
+import { promptOf, SINGLE } from './models.js';
 
-const base = GEOMETRIES.find((g) => g.name === 'grouped pre-norm')!;
 export const WIDE: Geometry = {
-  ...base,
+  ...named('grouped pre-norm'),
   name: 'wider',
   layers: 1,
   heads: 4,
@@ -82,8 +81,7 @@ export function longTest(device: Device, of: Case): void {
 export function wideBatchTest(device: Device, of: Case): void {
   test(`${label(of)}: a batch of 19 decodes as 19 batches of one`, async () => {
     const prompts = Array.from({ length: 19 }, (_, i) => promptOf(WIDE, 1 + (i % 4), SEED + 20 + i));
-    const decoder = await open(device, of, { batch: 19 });
-    try {
+    await opened(device, of, { batch: 19 }, async (decoder) => {
       await decoder.prefill(prompts, 'by-token');
       const logits = await decoder.logits();
       prompts.forEach((prompt, i) => {
@@ -96,8 +94,6 @@ export function wideBatchTest(device: Device, of: Case): void {
           `${label(of)}, sequence ${i}`,
         );
       });
-    } finally {
-      decoder.close();
-    }
+    });
   });
 }

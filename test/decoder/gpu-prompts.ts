@@ -12,7 +12,7 @@ import { mix } from '../../src/numbers/hash.js';
 import type { CapturingKind } from '../../src/schedule/prefill/prefill.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { beside } from './gpu-beside.js';
-import { configurationOf, open, referenceOf, type Case } from './gpu-cases.js';
+import { configurationOf, opened, referenceOf, type Case } from './gpu-cases.js';
 import { isFollowed } from './gpu-follow.js';
 import { CHUNKED_CASES, singles } from './gpu-list.js';
 import { promptOf } from './models.js';
@@ -127,8 +127,7 @@ export async function expectChunks(device: Device, of: Case, chunkTokens: number
 /** Where a prompt attends exactly and the cache keeps no exact rows, it is one run, and follows nothing. */
 export async function expectWholeAlone(device: Device, of: Case): Promise<void> {
   const prompt = promptOf(of.geometry, 45, SEED + 60);
-  const decoder = await open(device, of, { prefillChunkTokens: 20 });
-  try {
+  await opened(device, of, { prefillChunkTokens: 20 }, async (decoder) => {
     await decoder.prefill([prompt], 'chunked');
     const chunked = await decoder.logits();
     decoder.reset();
@@ -138,9 +137,7 @@ export async function expectWholeAlone(device: Device, of: Case): Promise<void> 
     await expect(decoder.prefill([prompt], 'chunked')).rejects.toThrow('takes a prompt in whole');
     expect(decoder.lengths).toEqual([45]);
     await decoder.step([prompt[0]!]);
-  } finally {
-    decoder.close();
-  }
+  });
   const reference = referenceOf(of);
   reference.prefill(prompt, 'chunked', 20);
   expect(() => reference.prefill(prompt, 'chunked', 20)).toThrow('takes a prompt in whole');

@@ -1,13 +1,12 @@
 /** The decoder under its serving loop: every request gets the tokens that it would get alone. */
 import '../gpu/narrow.js';
 import { expect, test } from 'vitest';
-import { openDecoder } from '../../src/decoder/gpu/index.js';
 import { decoderEngine } from '../../src/decoder/gpu/serving-engine.js';
 import { drive, type TimedRequest } from '../../src/decoder/serving/drive.js';
 import { ServingLoop } from '../../src/decoder/serving/loop.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
-import { configurationOf, ROUNDED_TOLERANCE, referenceOf, type Case } from './gpu-cases.js';
+import { opened, ROUNDED_TOLERANCE, referenceOf, type Case } from './gpu-cases.js';
 import { OURO } from './gpu-speculate.js';
 import { GEOMETRIES, promptOf } from './models.js';
 
@@ -29,13 +28,8 @@ describeGpu(`serving (LLA_SIM_SEED=${SEED})`, (device) => {
         maxTokens: id < 3 ? (speculation ? 24 : 9) : random.whole(2, 9),
       }));
       const options = { maxNumBatchedTokens: 12, chunkedPrefill: true, blockTokens: 8, blocks: 6, capTokens: Infinity };
-      const decoder = await openDecoder(device, configurationOf(of), {
-        weights: { storage: 'f16', seed: SEED, matrices: 'random' },
-        batch: 3,
-        contextTokens: 64,
-        ...(speculation ? { speculation } : {}),
-      });
-      try {
+      const own = { batch: 3, contextTokens: 64, ...(speculation ? { speculation } : {}) };
+      await opened(device, of, own, async (decoder) => {
         const served = await drive(new ServingLoop(decoderEngine(decoder, 64, speculation), options), requests);
         expect(served).toHaveLength(requests.length);
         expect(served.some(({ preemptions }) => preemptions > 0)).toBe(true);
@@ -52,9 +46,7 @@ describeGpu(`serving (LLA_SIM_SEED=${SEED})`, (device) => {
             expect(row[token], `token ${i} of request ${id}`).toBeGreaterThan(Math.max(...row) - slack);
           }
         }
-      } finally {
-        decoder.close();
-      }
+      });
     },
     600_000,
   );

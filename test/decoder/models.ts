@@ -80,8 +80,12 @@ export const F16 = { storage: 'f16', groupSize: 32 } as const;
 /** Other weights made of given ones. */
 export type Change = (weights: TensorSource) => TensorSource;
 
+/** Fabricated weights of a model, or of these tensors. */
+export const weightsOf = (g: Geometry, seed: number, specs = modelTensors(g)): TensorSource =>
+  fabricate(specs, { seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+
 export const modelOf = (g: Geometry, seed: number, change: Change = (weights) => weights): Model =>
-  loadModel(g, change(fabricate(modelTensors(g), { seed, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' })));
+  loadModel(g, change(weightsOf(g, seed)));
 
 export interface Setup extends Partial<DecoderOptions> {
   codec: Codec;
@@ -92,43 +96,24 @@ export interface Setup extends Partial<DecoderOptions> {
   change?: Change;
 }
 
-export function codecWeights(
-  g: Geometry,
-  {
-    codec,
-    path = codec.rankK === undefined ? 'full' : 'reconstruct',
-    branch = BRANCH,
-    seed,
-    matrices = 'random',
-    change = (weights) => weights,
-  }: Setup,
-): TensorSource {
+/** The path unless given: of latents those that are reconstructed. */
+export const pathOf = ({ codec, path }: Pick<Setup, 'codec' | 'path'>): Path =>
+  path ?? (codec.rankK === undefined ? 'full' : 'reconstruct');
+
+export function codecWeights(g: Geometry, setup: Setup): TensorSource {
+  const { codec, branch = BRANCH, seed, matrices = 'random', change = (weights) => weights } = setup;
   const { tiedEmbeddings } = g;
-  return change(fabricate(codecTensors(g, codec, path, branch), { seed, tiedEmbeddings, codec: matrices }));
+  return change(fabricate(codecTensors(g, codec, pathOf(setup), branch), { seed, tiedEmbeddings, codec: matrices }));
 }
 
 /** A decoder whose cache keeps float64 unless a storage choice is given. */
-export function decoderOf(model: Model, setup: Setup): ReferenceDecoder {
-  const {
-    codec,
-    path = codec.rankK === undefined ? 'full' : 'reconstruct',
-    eviction = null,
-    choice,
-    branch = BRANCH,
-    materialised = false,
-    decisions,
-  } = setup;
-  return new ReferenceDecoder(model, codecWeights(model.geometry, setup), {
-    codec,
-    path,
-    eviction,
-    choice: choice ?? SINGLE,
-    branch,
-    exactStorage: choice === undefined,
-    materialised,
-    ...(decisions ? { decisions } : {}),
+export const decoderOf = (model: Model, setup: Setup): ReferenceDecoder =>
+  new ReferenceDecoder(model, codecWeights(model.geometry, setup), {
+    ...{ eviction: null, choice: SINGLE, branch: BRANCH, materialised: false },
+    exactStorage: setup.choice === undefined,
+    ...setup,
+    path: pathOf(setup),
   });
-}
 
 /**
  * Tokens of a random prompt. The second is unlike the first: alike they have one state, and a codec that chooses tokens

@@ -4,10 +4,10 @@ import { product, rmsNorm, rotate, softmax, swiglu, type Vector } from '../../sr
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel, type Model } from '../../src/decoder/reference/model.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
-import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import type { TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
-import { distance, GEOMETRIES, modelOf, promptOf } from './models.js';
+import { distance, GEOMETRIES, modelOf, promptOf, weightsOf } from './models.js';
 import { expectOther } from './account.js';
 
 const EXACT = 1e-12;
@@ -15,7 +15,7 @@ const [ouro, huginn, grouped, ordinary] = GEOMETRIES as [Geometry, Geometry, Geo
 
 /** A model with some tensors changed. */
 function changed(g: Geometry, change: (name: string, values: Float32Array) => Float32Array, epsilon?: number): Model {
-  const source = fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
+  const source = weightsOf(g, SEED);
   const edited: TensorSource = { shapes: source.shapes, read: (name) => change(name, source.read(name)) };
   return loadModel(g, edited, epsilon);
 }
@@ -117,8 +117,7 @@ describe('network (seed ' + SEED + ')', () => {
 
   it('refuses weights that are missing or of another shape', () => {
     const specs = modelTensors(ouro);
-    const source = (list: typeof specs): TensorSource =>
-      fabricate(list, { seed: SEED, tiedEmbeddings: false, codec: 'random' });
+    const source = (list: typeof specs): TensorSource => weightsOf(ouro, SEED, list);
     expect(() => loadModel(ouro, source(specs.slice(1)))).toThrow(
       'the weights of ouro-like: "model.embed_tokens.weight" is missing',
     );

@@ -24,10 +24,6 @@ describe.each(GEOMETRIES)('reference decoder, $name (seed ' + SEED + ')', (g) =>
     expectSame(forward(model, tokens.slice(0, 4)), truth.slice(0, 4));
   });
 
-  it('step by step over a full cache is the forward pass', () => {
-    expectSame(decoded(model, { codec: { kind: 'full' } }, tokens), truth);
-  });
-
   for (const codec of learnedCodecs(g, 0.5)) {
     it(`${codec.kind} of half ranks loses something, the same on reconstruct, block-absorbed and fast`, () => {
       const over = (path: 'reconstruct' | 'block-absorbed' | 'fast') => decoded(model, { codec, path }, tokens);

@@ -1,6 +1,6 @@
 /** The serving loop without a GPU: its tokens, whatever its schedule (test/serving/scheduler.test.ts) does. */
 import { describe, expect, test } from 'vitest';
-import type { GpuDecoder } from '../../src/decoder/gpu/interface.js';
+import type { GpuDecoder } from '../../src/decoder/gpu/decoder.js';
 import { decoderEngine } from '../../src/decoder/gpu/serving-engine.js';
 import { drive, type TimedRequest } from '../../src/decoder/serving/drive.js';
 import { ServingLoop, type LoopOptions, type SequenceEngine } from '../../src/decoder/serving/loop.js';
@@ -135,7 +135,7 @@ describe(`the serving loop (LLA_SIM_SEED=${SEED})`, () => {
       const texts = (of: typeof served) => new Map(of.map(({ id, tokens }) => [id, tokens]));
       expect(texts(served), `seed ${SEED + i}`).toEqual(texts(plain.served));
       const pricer = { knots: Float64Array.of(1), seconds: () => 1 };
-      const simulated = simulate(5, { ...options, speculation }, pricer, requests);
+      const simulated = simulate({ ...options, sequences: 5, speculation }, pricer, requests);
       expect(iterations, `seed ${SEED + i}`).toBe(simulated.iterations);
       for (const { tokens, ...own } of served) {
         const same = simulated.ends.find(({ id }) => id === own.id)!;

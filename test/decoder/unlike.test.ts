@@ -15,10 +15,10 @@ import {
 import { forward } from '../../src/decoder/reference/forward.js';
 import { loadModel, type LayerWeights, type Model } from '../../src/decoder/reference/model.js';
 import { CHANGE_RATES, EMBEDDING, EMBEDDING_UP, HEAD, HEAD_DOWN, modelTensors } from '../../src/decoder/tensors.js';
-import { fabricate, type TensorSource } from '../../src/decoder/weights.js';
+import type { TensorSource } from '../../src/decoder/weights.js';
 import type { Geometry, LayerStack } from '../../src/geometry/geometry.js';
 import { SEED } from '../gpu/random.js';
-import { decodeAll, distance, modelOf, promptOf } from './models.js';
+import { decodeAll, distance, modelOf, promptOf, weightsOf } from './models.js';
 import {
   BRANCH_NORMS,
   casesOf,
@@ -37,9 +37,6 @@ import { expectSame, expectOther, decoderFor, decoded, EXACT } from './account.j
 const LENGTH = 6;
 /** Longer than some windows. */
 const LONG = 24;
-
-const weightsOf = (g: Geometry): TensorSource =>
-  fabricate(modelTensors(g), { seed: SEED, tiedEmbeddings: g.tiedEmbeddings, codec: 'random' });
 
 /** A model of another geometry, whose tensors are made from those of the first. */
 const remade = (g: Geometry, read: (name: string) => Float32Array): Model =>
@@ -85,7 +82,7 @@ function times(a: TensorSource, left: string, right: string): Float32Array {
 describe(`models unlike Ouro (seed ${SEED})`, () => {
   it('loops in a row are an ordinary model whose layers are there several times running', () => {
     const { loopsInRow: _, ...rest } = IN_ROW;
-    const weights = weightsOf(IN_ROW);
+    const weights = weightsOf(IN_ROW, SEED);
     const unrolled = remade({ ...rest, layers: IN_ROW.layers * IN_ROW.loops, loops: 1 }, (name) =>
       weights.read(name.replace(/layers\.(\d+)/, (_, i) => `layers.${Math.floor(Number(i) / IN_ROW.loops)}`)),
     );
@@ -97,7 +94,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
 
   it('tables of a lower rank are products of two', () => {
     const { embeddingRank: _, ...rest } = IN_ROW;
-    const weights = weightsOf(IN_ROW);
+    const weights = weightsOf(IN_ROW, SEED);
     const head = IN_ROW.tiedEmbeddings ? EMBEDDING : HEAD;
     const upTransposed: TensorSource = {
       shapes: new Map([...weights.shapes, ['up', [...(weights.shapes.get(EMBEDDING_UP) as number[])].reverse()]]),
@@ -209,7 +206,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
 
   it.each([HEAD_NORMS, BRANCH_NORMS])('$name: a norm forgets the size of what it takes', (geometry) => {
     const tokens = promptOf(geometry, LENGTH, SEED);
-    const weights = weightsOf(geometry);
+    const weights = weightsOf(geometry, SEED);
     /** Logits with tensors times a number for each so many of their rows. */
     const with_ = (part: RegExp, rows = Infinity): Float64Array[] => {
       const read = (name: string): Float32Array => {
@@ -232,7 +229,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
   it('shares of changes: none is kept where rates are high, all where they are low', () => {
     const { changeRank: _rank, extraParameters: _extra, ...plain } = CHANGES;
     const tokens = promptOf(CHANGES, LENGTH, SEED);
-    const weights = weightsOf(CHANGES);
+    const weights = weightsOf(CHANGES, SEED);
     const at = (logRate: number): Float64Array[] => {
       const read = (name: string): Float32Array =>
         name === CHANGE_RATES ? new Float32Array(CHANGES.hidden).fill(logRate) : weights.read(name);
@@ -259,7 +256,7 @@ describe(`models unlike Ouro (seed ${SEED})`, () => {
   it('keys as values are a model whose two projections are the same', () => {
     const { copiesKeys: _, ...plain } = COPIES;
     const tokens = promptOf(COPIES, LENGTH, SEED);
-    const weights = weightsOf(COPIES);
+    const weights = weightsOf(COPIES, SEED);
     const both = remade(plain, (name) => weights.read(name.replace('v_proj', 'k_proj')));
     expectSame(forward(loadModel(COPIES, weights), tokens), forward(both, tokens));
   });

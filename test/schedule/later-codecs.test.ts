@@ -6,6 +6,7 @@ import { schedule, type Configuration } from '../../src/schedule/schedule.js';
 import { prefillSchedule } from '../../src/schedule/prefill/prefill.js';
 import { promptShare } from '../../src/schedule/streams.js';
 import { asData, configuration, KiB, OURO } from '../contract/geometries.js';
+import { rowsOf, runsOf, total } from './listed.js';
 
 const HLA: Codec = { kind: 'hla', rankK: 512, rankV: 512, rankFirst: 256, windowTokens: 128 };
 const WINDOW: Codec = { kind: 'loop-window', windowTokens: 64 };
@@ -16,19 +17,14 @@ const of = (codec: Codec, path: Path = 'full'): Configuration => configuration({
 
 /** Bytes in 16 bits that attention labelled so reads of all cached tokens in a step. */
 function readBy(c: Configuration, label: string): number {
-  let bytes = 0;
-  forEachOp(c, schedule(c, 1, CONTEXT), ({ label: own, shape }, calls) => {
+  return total(runsOf(c, schedule(c, 1, CONTEXT)), label, ({ shape }) => {
     const { kvHeads = 0, keyWidth = 0, valueWidth = 0, context = 0 } = shape;
-    if (own === label) bytes += calls * context * kvHeads * (keyWidth + valueWidth) * 2;
+    return context * kvHeads * (keyWidth + valueWidth) * 2;
   });
-  return bytes;
 }
 
-const labels = (c: Configuration): string[] => {
-  const seen: string[] = [];
-  forEachOp(c, schedule(c, 1, CONTEXT), ({ label, when }, calls) => seen.push(`${label} ${when} ${calls}`));
-  return seen;
-};
+const labels = (c: Configuration): string[] =>
+  runsOf(c, schedule(c, 1, CONTEXT)).map(({ op: { label, when }, calls }) => `${label} ${when} ${calls}`);
 
 it('HLA reads 168 KiB of a token before its window, and 768 KiB of one inside', () => {
   const c = of(HLA, 'rotated');
@@ -41,9 +37,9 @@ it('HLA reads 168 KiB of a token before its window, and 768 KiB of one inside', 
 
 it('HLA takes a prompt in one pass and one run, whatever the method', () => {
   const c = of(HLA, 'rotated');
-  const whole = prefillSchedule(c, 5000, 1);
+  const whole = prefillSchedule(c, 5000);
   for (const method of ['chunked', 'one-shot', 'by-layer'] as const)
-    expect(asData(prefillSchedule(c, 5000, 1, 2048, method))).toEqual(asData(whole));
+    expect(asData(prefillSchedule(c, 5000, 2048, method))).toEqual(asData(whole));
   const embeddings = whole.stages.filter((s) => s.kind === 'once' && s.ops.some((o) => o.label === 'embedding'));
   expect(embeddings).toHaveLength(1);
 });
@@ -111,17 +107,13 @@ it('FlashLoop chooses keys after its second loop, appends exact rows and packs t
 it('FlashLoop runs a quarter and a tenth of a prompt in loops 3 and 4, in one run', () => {
   const c = FLASHLOOP('prompt');
   const tokens = 5001;
-  const rows = new Map<string, number>();
-  const prompt = prefillSchedule(c, tokens, 1);
-  forEachOp(c, prompt, ({ label, shape }, calls) =>
-    rows.set(label, (rows.get(label) ?? 0) + calls * (shape.m ?? shape.queries ?? shape.rows ?? 0)),
-  );
+  const prompt = prefillSchedule(c, tokens);
+  const rows = (label: string): number => total(runsOf(c, prompt), label, rowsOf);
   const layers = 24 * (2 * tokens + 1251 + 501);
-  expect(rows.get('qkv')).toBe(layers);
-  expect(rows.get('attend')).toBe(layers);
+  expect([rows('qkv'), rows('attend')]).toEqual([layers, layers]);
   // All but an exact tail is packed, in whole groups.
-  expect(rows.get('pack-k')).toBe(24 * (2 * 4928 + 1232 + 493));
-  expect(asData(prefillSchedule(c, tokens, 1, 2048, 'chunked'))).toEqual(asData(prompt));
+  expect(rows('pack-k')).toBe(24 * (2 * 4928 + 1232 + 493));
+  expect(asData(prefillSchedule(c, tokens, 2048, 'chunked'))).toEqual(asData(prompt));
   expect(promptShare(c)).toBeCloseTo(2.35 / 4, 12);
   expect(promptShare(of({ kind: 'full' }))).toBe(1);
 });

@@ -6,12 +6,10 @@ import { findPreset } from '../../src/geometry/presets.js';
 import { blockPlan } from '../../kernels/shared/block/block-absorbed.js';
 import { workOf } from '../../kernels/registry.js';
 import { storedBytes } from '../../kernels/spec.js';
-import { forEachOp } from '../../src/schedule/expand.js';
 import { schedule, type Configuration, type Op } from '../../src/schedule/schedule.js';
 import { configuration, lla, PER_HEAD } from '../contract/geometries.js';
+import { H2O, runsOf, STREAMING, total } from './listed.js';
 
-const STREAMING = { policy: 'streaming', sinkTokens: 4, windowTokens: 256, budgetTokens: 260 } as const;
-const H2O = { policy: 'h2o', heavyTokens: 128, recentTokens: 132, budgetTokens: 260 } as const;
 const LATENT = lla(96, 160);
 
 /** Operations of a core layer. */
@@ -29,9 +27,7 @@ const find = (ops: readonly Op[], label: string): Op => {
 /** Calls of an operation in a whole step. */
 function calls(changes: Partial<Configuration>, label: string): number {
   const c = configuration(changes);
-  let count = 0;
-  forEachOp(c, schedule(c, 1, 4096), (o, n) => (count += o.label === label ? n : 0));
-  return count;
+  return total(runsOf(c, schedule(c, 1, 4096)), label);
 }
 
 describe('order of a layer', () => {

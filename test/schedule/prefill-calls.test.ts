@@ -9,6 +9,7 @@ import { type Configuration } from '../../src/schedule/schedule.js';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
 import { configuration, HUGINN, lla } from '../contract/geometries.js';
 import { SEED } from '../gpu/random.js';
+import { callsOf, counted } from './listed.js';
 
 const METHODS: readonly WholePrompt[] = ['accumulated', 'chunked', 'by-layer', 'one-shot'];
 const EVICTIONS = [
@@ -38,9 +39,6 @@ const CONFIGURATIONS: readonly Partial<Configuration>[] = [
   { codec: lla(27, 45), path: 'reconstruct', bindingBytes: 2 ** 24 },
 ];
 
-const keyOf = ({ kernel, variant, shape }: KernelCall): string =>
-  `${kernel} ${variant} ${JSON.stringify(Object.entries(shape).sort())}`;
-
 describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
   it('are those of the schedule, as often', () => {
     fc.assert(
@@ -52,18 +50,11 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
         fc.integer({ min: 1, max: 40 }),
         (of, method, eviction, promptTokens, chunkTokens) => {
           const c = configuration({ ...of, eviction });
-          const listed = new Map<string, number>();
-          const s = prefillSchedule(c, promptTokens, 1, chunkTokens, method);
-          let operations = 0;
-          forEachOp(c, s, (op, calls) => {
-            listed.set(keyOf(op), (listed.get(keyOf(op)) ?? 0) + calls);
-            operations += calls;
-          });
-          const counted = new Map<string, number>();
-          const frame = forEachPrefillCall(c, { method, promptTokens, chunkTokens }, (call, times) =>
-            counted.set(keyOf(call), (counted.get(keyOf(call)) ?? 0) + times),
-          );
-          expect(counted).toEqual(listed);
+          const s = prefillSchedule(c, promptTokens, chunkTokens, method);
+          const listed = counted(callsOf((add) => forEachOp(c, s, add)));
+          const found: [KernelCall, number][] = [];
+          const frame = forEachPrefillCall(c, { method, promptTokens, chunkTokens }, (...of) => found.push(of));
+          expect(counted(found)).toEqual(listed);
           const exchanged = (list: typeof s.collectives): Record<string, number> => {
             const bytes: Record<string, number> = {};
             for (const { label, kind, bytesEach, calls } of list)
@@ -71,6 +62,7 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
             return bytes;
           };
           expect(exchanged(frame.collectives)).toEqual(exchanged(s.collectives));
+          const operations = [...listed.values()].reduce((sum, times) => sum + times, 0);
           expect(frame.submissions).toBeGreaterThanOrEqual(operations / 256);
         },
       ),
@@ -87,15 +79,11 @@ describe(`counted calls of prefill (LLA_SIM_SEED=${SEED})`, () => {
         [5120, 8, 10],
       ] as const) {
         const c = configuration({ codec: { kind: 'flashloop', tokens } });
-        const expected = new Map<string, number>();
-        forEachOp(c, prefillSchedule(c, promptTokens, 1, listed, 'accumulated'), (op, calls) =>
-          expected.set(keyOf(op), (expected.get(keyOf(op)) ?? 0) + calls),
+        const plan = { method: 'accumulated', promptTokens, chunkTokens } as const;
+        const whole = prefillSchedule(c, promptTokens, listed, 'accumulated');
+        expect(counted(callsOf((add) => forEachPrefillCall(c, plan, add)))).toEqual(
+          counted(callsOf((add) => forEachOp(c, whole, add))),
         );
-        const counted = new Map<string, number>();
-        forEachPrefillCall(c, { method: 'accumulated', promptTokens, chunkTokens }, (call, times) =>
-          counted.set(keyOf(call), (counted.get(keyOf(call)) ?? 0) + times),
-        );
-        expect(counted).toEqual(expected);
       }
   });
 

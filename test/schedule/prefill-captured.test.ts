@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isLatent } from '../../src/codecs/registry.js';
 import { planSlots } from '../../src/schedule/bind/kept-slots.js';
-import { KERNELS, workOf } from '../../kernels/registry.js';
 import {
   CAPTURING_KINDS as KINDS,
   PREFILL_CHUNK_TOKENS,
@@ -11,27 +10,19 @@ import {
   type CapturingKind,
 } from '../../src/schedule/prefill/prefill.js';
 import type { Visit } from '../../src/schedule/configuration.js';
-import { expand, forEachOp } from '../../src/schedule/expand.js';
-import { type Configuration, type Op, type Schedule } from '../../src/schedule/schedule.js';
+import { expand } from '../../src/schedule/expand.js';
+import type { Configuration, Schedule } from '../../src/schedule/schedule.js';
 import { asData, configuration, HUGINN, lla, smallGeometry } from '../contract/geometries.js';
-
-const rowsOf = (o: Op): number => (o.shape['m'] ?? o.shape['rows']) as number;
-
-/** Rows that operations of a label work on, over all calls. */
-function rowsByLabel(c: Configuration, list: Schedule): Map<string, number> {
-  const rows = new Map<string, number>();
-  forEachOp(c, list, (op, calls) => rows.set(op.label, (rows.get(op.label) ?? 0) + calls * rowsOf(op)));
-  return rows;
-}
+import { expectKnown, rowsOf, runsOf, total } from './listed.js';
 
 describe('prefill by captures', () => {
   const tokens = 5000; // two whole chunks and a rest
   const c = configuration({ codec: lla(96, 160), path: 'reconstruct' });
 
   it('encodes what accumulation encodes, once every loop, and writes each latent once', () => {
-    const accumulated = rowsByLabel(c, prefillSchedule(c, tokens, 3));
+    const accumulated = runsOf(c, prefillSchedule(c, tokens));
     for (const kind of KINDS) {
-      const captured = rowsByLabel(c, prefillSchedule(c, tokens, 3, PREFILL_CHUNK_TOKENS, kind));
+      const captured = runsOf(c, prefillSchedule(c, tokens, PREFILL_CHUNK_TOKENS, kind));
       for (const label of [
         'encode-k',
         'encode-v',
@@ -43,35 +34,27 @@ describe('prefill by captures', () => {
         'down',
         'lm-head',
       ])
-        expect(captured.get(label), `${kind} ${label}`).toBe(accumulated.get(label));
-      expect(captured.get('capture-k'), kind).toBe(96 * 3 * tokens);
+        expect(total(captured, label, rowsOf), `${kind} ${label}`).toBe(total(accumulated, label, rowsOf));
+      expect(total(captured, 'capture-k', rowsOf), kind).toBe(96 * tokens);
     }
   });
 
   it('one-shot reads each latent back once and keeps rows in 32 bits; by layer pass 2 accumulates', () => {
-    const oneShot = rowsByLabel(c, prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'one-shot'));
-    expect([oneShot.get('load-k'), oneShot.get('keep-k'), oneShot.get('keep-reconstructed-v')]).toEqual([
-      24 * tokens,
-      96 * tokens,
-      96 * tokens,
-    ]);
-    const variants = new Set<string>();
-    forEachOp(
-      c,
-      prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'one-shot'),
-      (op) => op.kernel === 'attend_prefill' && variants.add(op.variant),
-    );
-    expect([...variants]).toEqual(['f32']);
+    const oneShot = runsOf(c, prefillSchedule(c, tokens, PREFILL_CHUNK_TOKENS, 'one-shot'));
+    const rows = ['load-k', 'keep-k', 'keep-reconstructed-v'].map((label) => total(oneShot, label, rowsOf));
+    expect(rows).toEqual([24 * tokens, 96 * tokens, 96 * tokens]);
+    const attends = oneShot.filter(({ op }) => op.kernel === 'attend_prefill');
+    expect([...new Set(attends.map(({ op }) => op.variant))]).toEqual(['f32']);
     const secondPass = (list: Schedule) =>
       asData(list.stages.slice(list.stages.findLastIndex((s) => s.kind === 'once' && s.ops[0]?.label === 'embedding')));
-    expect(secondPass(prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'by-layer'))).toEqual(
-      secondPass(prefillSchedule(c, tokens, 1)),
+    expect(secondPass(prefillSchedule(c, tokens, PREFILL_CHUNK_TOKENS, 'by-layer'))).toEqual(
+      secondPass(prefillSchedule(c, tokens)),
     );
   });
 
   it('(T − 1)·D + 1 rows are alive by layer, twice all of them at once', () => {
     const slots = (of: Configuration, kind: CapturingKind): number =>
-      planSlots([...expand(of, prefillSchedule(of, tokens, 1, PREFILL_CHUNK_TOKENS, kind))], kind === 'one-shot').count;
+      planSlots([...expand(of, prefillSchedule(of, tokens, PREFILL_CHUNK_TOKENS, kind))], kind === 'one-shot').count;
     expect(KINDS.map((kind) => slots(c, kind))).toEqual([2 * 24 * 4, 3 * 24 + 1]);
     const { layers, loops } = HUGINN;
     const huginn = configuration({ geometry: HUGINN, codec: lla(128, 256), path: 'reconstruct' });
@@ -82,7 +65,7 @@ describe('prefill by captures', () => {
   });
 
   it('no buffer is given away before the last operation on its rows', () => {
-    const visits = [...expand(c, prefillSchedule(c, tokens, 1, PREFILL_CHUNK_TOKENS, 'by-layer'))];
+    const visits = [...expand(c, prefillSchedule(c, tokens, PREFILL_CHUNK_TOKENS, 'by-layer'))];
     const { of } = planSlots(visits, false);
     const writers = new Map<number, string>();
     const whose = ({ op, place }: Visit): string => `${place?.layer}.${op.loop ?? place?.loop}`;
@@ -105,11 +88,7 @@ describe('prefill by captures', () => {
         (geometry, kind, codec, path, length) => {
           const of = configuration({ geometry, codec: { kind: codec, rankK: 3, rankV: 5 }, path });
           expect(isLatent(of.codec)).toBe(true);
-          forEachOp(of, prefillSchedule(of, length, 2, 32, kind), (op) => {
-            expect(Object.keys(op.shape).sort(), op.label).toEqual([...KERNELS[op.kernel].dims].sort());
-            expect(KERNELS[op.kernel].variants).toContain(op.variant);
-            expect(Object.values(workOf(op)).every((x) => Number.isFinite(x) && x >= 0)).toBe(true);
-          });
+          runsOf(of, prefillSchedule(of, length, 32, kind)).forEach(expectKnown);
         },
       ),
       { numRuns: 40 },

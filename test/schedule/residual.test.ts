@@ -8,6 +8,7 @@ import { prefillSchedule } from '../../src/schedule/prefill/prefill.js';
 import { schedule, type Configuration } from '../../src/schedule/schedule.js';
 import { workOf } from '../../kernels/registry.js';
 import { asData, configuration, HUGINN, KiB, MiB, OURO } from '../contract/geometries.js';
+import { runsOf, total } from './listed.js';
 
 const of = (geometry: Geometry, residual: (typeof RESIDUAL_FORMS)[number] = 'mixed-g32'): Configuration =>
   configuration({ geometry, codec: { kind: 'residual-quant', residual }, path: 'full' });
@@ -33,30 +34,25 @@ test('Huginn has an anchor every four loops, in the core alone', () => {
   const c = of(HUGINN);
   expect(runs(c, 'append-v')).toEqual([3, 7, 11, 15, 19, 23, 27, 31].map((loop) => `f32 ${loop}`));
   expect(runs(c, 'attend').filter((run) => run.startsWith('anchor'))).toHaveLength(8);
-  const counted = new Map<string, number>();
-  forEachOp(c, schedule(c, 1, 1000), (op, calls) =>
-    counted.set(op.variant, (counted.get(op.variant) ?? 0) + (op.kernel === 'attend_residual' ? calls : 0)),
-  );
-  expect([counted.get('residual'), counted.get('anchor')]).toEqual([4 * 24, 4 * 8]);
+  const attends = runsOf(c, schedule(c, 1, 1000)).filter(({ op }) => op.kernel === 'attend_residual');
+  expect(attends.map(({ op, calls }) => [op.variant, calls])).toEqual([
+    ['residual', 4 * 24],
+    ['anchor', 4 * 8],
+  ]);
 });
 
 test('a step reads 310.5 KiB of each cached token, and keeps 1.5 MiB of a sequence until its last loop', () => {
   const c = of(OURO);
-  const read = (context: number): number => {
-    let bytes = 0;
-    forEachOp(c, schedule(c, 1, context), (op, calls) => {
-      if (op.kernel === 'attend_residual') bytes += calls * workOf(op).readBytes;
-    });
-    return bytes;
-  };
+  const read = (context: number): number =>
+    total(runsOf(c, schedule(c, 1, context)), 'attend', (op) => workOf(op).readBytes);
   expect(read(2000) - read(1000)).toBe(1000 * 310.5 * KiB);
   expect(memoryModel(c, 1000, 32).inFlightBytesPerSequence).toBe(1.5 * MiB);
 });
 
 test('a prompt attends exactly, whatever the method, and holds the rows of all layers until the last loop', () => {
   const c = of(OURO);
-  const taken = prefillSchedule(c, 3000, 1, 1024, 'chunked');
-  expect(asData(taken)).toEqual(asData(prefillSchedule(c, 3000, 1, 1024)));
+  const taken = prefillSchedule(c, 3000, 1024, 'chunked');
+  expect(asData(taken)).toEqual(asData(prefillSchedule(c, 3000, 1024)));
   const kernels = new Map<string, number>();
   forEachOp(c, taken, ({ label, kernel }, calls) => {
     const key = label.startsWith('hold') || label.startsWith('append') ? label : kernel;

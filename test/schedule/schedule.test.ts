@@ -4,17 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { CODECS } from '../../src/codecs/registry.js';
 import { PRESETS } from '../../src/geometry/presets.js';
 import { blockPlan, SEARCHED, searchPlan } from '../../kernels/shared/block/block-absorbed.js';
-import { KERNELS, workOf } from '../../kernels/registry.js';
-import type { Work } from '../../kernels/spec.js';
-import { forEachOp } from '../../src/schedule/expand.js';
-import {
-  headsPerGpu,
-  MAX_SPLITS,
-  schedule,
-  splitCount,
-  type Configuration,
-  type Op,
-} from '../../src/schedule/schedule.js';
+import { headsPerGpu, MAX_SPLITS, schedule, splitCount, type Configuration } from '../../src/schedule/schedule.js';
 import {
   configuration,
   HUGINN,
@@ -26,21 +16,11 @@ import {
   SHARED,
   smallGeometry,
 } from '../contract/geometries.js';
+import { expectKnown, H2O, runsOf, total, type Run } from './listed.js';
 
-interface Run {
-  readonly op: Op;
-  readonly calls: number;
-  readonly work: Work;
-}
-function runs(c: Configuration, batch = 1, context = 4096): Run[] {
-  const list: Run[] = [];
-  forEachOp(c, schedule(c, batch, context), (op, calls) => list.push({ op, calls, work: workOf(op) }));
-  return list;
-}
+const runs = (c: Configuration, batch = 1, context = 4096): Run[] => runsOf(c, schedule(c, batch, context));
 const sum = (list: readonly Run[], value: (r: Run) => number): number =>
   list.reduce((s, r) => s + r.calls * value(r), 0);
-const calls = (list: readonly Run[], label: string): number =>
-  list.filter((r) => r.op.label === label).reduce((s, r) => s + r.calls, 0);
 
 /** Bytes and operations of a step per cached token: the slope between two contexts of equally many splits. */
 function perToken(c: Configuration, batch = 512): { read: number; written: number; flops: number } {
@@ -69,16 +49,16 @@ describe('weights', () => {
 
   it('Huginn reads its adapter before every loop', () => {
     const list = runs(configuration({ geometry: HUGINN }));
-    expect(calls(list, 'adapter')).toBe(32);
+    expect(total(list, 'adapter')).toBe(32);
     // The state is zero before the first.
-    expect(calls(list, 'adapter-state')).toBe(31);
+    expect(total(list, 'adapter-state')).toBe(31);
     for (const label of ['adapter', 'adapter-state'])
       expect(list.find((r) => r.op.label === label)?.op.shape).toEqual({ groups: 1, m: 1, k: 5280, n: 5280 });
   });
 
   it('a plain MLP has no gate', () => {
     const list = runs(configuration({ geometry: { ...OURO, mlp: 'plain' } }));
-    expect(calls(list, 'gate-up')).toBe(0);
+    expect(total(list, 'gate-up')).toBe(0);
     expect(list.find((r) => r.op.label === 'up')?.op.shape['n']).toBe(5632);
   });
 
@@ -211,23 +191,23 @@ describe('operations', () => {
       'down',
       'mlp-residual',
     ])
-      expect(calls(list, label), label).toBe(96);
-    for (const label of ['loop-norm', 'exit-gate']) expect(calls(list, label), label).toBe(4);
-    for (const label of ['embedding', 'lm-head', 'sample']) expect(calls(list, label), label).toBe(1);
-    expect(calls(list, 'final-norm')).toBe(0); // the loop norm of the last loop is the final norm
+      expect(total(list, label), label).toBe(96);
+    for (const label of ['loop-norm', 'exit-gate']) expect(total(list, label), label).toBe(4);
+    for (const label of ['embedding', 'lm-head', 'sample']) expect(total(list, label), label).toBe(1);
+    expect(total(list, 'final-norm')).toBe(0); // the loop norm of the last loop is the final norm
   });
 
   it('encodes in every loop and appends in the last one', () => {
     const list = runs(configuration({ codec: lla(96, 160), path: 'reconstruct' }));
-    expect(calls(list, 'encode-k')).toBe(96);
+    expect(total(list, 'encode-k')).toBe(96);
     for (const [label, width] of [
       ['append-k', 96],
       ['append-v', 160],
     ] as const) {
-      expect(calls(list, label)).toBe(24);
+      expect(total(list, label)).toBe(24);
       expect(list.find((r) => r.op.label === label)?.op.shape).toEqual({ rows: 1, heads: 16, width, groupSize: 0 });
     }
-    expect(calls(list, 'value-up')).toBe(96);
+    expect(total(list, 'value-up')).toBe(96);
   });
 
   it('shapes its products by heads and ranks', () => {
@@ -262,29 +242,29 @@ describe('operations', () => {
 
   it('mla-head appends in every loop, cla in owning layers, final-loop in the last loop', () => {
     expect(
-      calls(
+      total(
         runs(configuration({ codec: { kind: 'mla-head', rankK: 96, rankV: 160 }, path: 'reconstruct' })),
         'append-k',
       ),
     ).toBe(96);
-    expect(calls(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } })), 'append-k')).toBe(16);
-    expect(calls(runs(configuration({ codec: { kind: 'final-loop' } })), 'append-k')).toBe(24);
+    expect(total(runs(configuration({ codec: { kind: 'cla', shareLayers: 6 } })), 'append-k')).toBe(16);
+    expect(total(runs(configuration({ codec: { kind: 'final-loop' } })), 'append-k')).toBe(24);
   });
 
   it('fast reconstructs once, at write, and reads like full', () => {
     const list = runs(configuration({ codec: lla(96, 160), path: 'fast' }));
-    expect(calls(list, 'restore-k')).toBe(4 * 24);
-    expect(calls(list, 'restore-v')).toBe(4 * 24);
-    expect(calls(list, 'append-k')).toBe(4 * 24);
+    expect(total(list, 'restore-k')).toBe(4 * 24);
+    expect(total(list, 'restore-v')).toBe(4 * 24);
+    expect(total(list, 'append-k')).toBe(4 * 24);
     expect(list.find((r) => r.op.label === 'append-k')?.op.shape).toMatchObject({ heads: 16, width: 128 });
-    expect(calls(list, 'value-up')).toBe(0);
+    expect(total(list, 'value-up')).toBe(0);
     expect(list.filter((r) => r.op.kernel.startsWith('attend_r')).length).toBe(0);
   });
 
   it('materialised rebuilds K and V in every layer and loop, then attends to full rows', () => {
     const list = runs(configuration({ codec: lla(96, 160), path: 'reconstruct', materialised: true }));
-    expect(calls(list, 'rebuild-k')).toBe(96);
-    expect(calls(list, 'rebuild-v')).toBe(96);
+    expect(total(list, 'rebuild-k')).toBe(96);
+    expect(total(list, 'rebuild-v')).toBe(96);
     expect(list.find((r) => r.op.label === 'attend')?.op.kernel).toBe('attend');
   });
 
@@ -293,8 +273,8 @@ describe('operations', () => {
     const stacks = schedule(c, 1, 4096).stages.filter((s) => s.kind === 'stack');
     expect(stacks.map((s) => s.block.name)).toEqual(['prelude', 'core', 'coda']);
     expect(stacks.map((s) => s.layer.some((o) => o.label === 'encode-k'))).toEqual([false, true, false]);
-    expect(calls(runs(c), 'qkv')).toBe(132);
-    expect(calls(runs(c), 'final-norm')).toBe(1);
+    expect(total(runs(c), 'qkv')).toBe(132);
+    expect(total(runs(c), 'final-norm')).toBe(1);
   });
 });
 
@@ -320,21 +300,7 @@ describe('properties', () => {
         fc.integer({ min: 1, max: 64 }),
         fc.integer({ min: 1, max: 1e6 }),
         (c, batch, context) => {
-          for (const { op, work, calls: n } of runs(c, batch, context)) {
-            expect(Object.keys(op.shape).sort()).toEqual([...KERNELS[op.kernel].dims].sort());
-            expect(KERNELS[op.kernel].variants).toContain(op.variant);
-            expect(n).toBeGreaterThan(0);
-            for (const amount of [
-              work.readBytes,
-              work.writeBytes,
-              work.flops,
-              work.matrixFlops,
-              ...KERNELS[op.kernel].terms(op.shape, op.variant),
-            ])
-              expect(amount).toBeGreaterThanOrEqual(0);
-            expect(work.matrixFlops).toBeLessThanOrEqual(work.flops);
-            expect(Number.isFinite(work.readBytes + work.writeBytes + work.flops)).toBe(true);
-          }
+          runs(c, batch, context).forEach(expectKnown);
           const cost = (b: number, l: number) => sum(runs(c, b, l), (r) => r.work.readBytes);
           expect(cost(batch, context + 1000)).toBeGreaterThan(cost(batch, context));
           expect(cost(batch + 1, context)).toBeGreaterThan(cost(batch, context));
@@ -406,11 +372,10 @@ describe('tensor parallelism', () => {
       96,
       8 * 256 * 4,
     ]);
-    const h2o = { policy: 'h2o', heavyTokens: 128, recentTokens: 132, budgetTokens: 260 } as const;
     expect(
-      exchanges({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct', eviction: h2o })['mass'],
+      exchanges({ codec: { kind: 'lla-2d', rankK: 96, rankV: 160 }, path: 'reconstruct', eviction: H2O })['mass'],
     ).toEqual(['all-reduce', 24, 8 * 260 * 4]);
-    expect(exchanges({ codec: lla(96, 160), path: 'reconstruct', eviction: h2o })['mass']).toBeUndefined();
+    expect(exchanges({ codec: lla(96, 160), path: 'reconstruct', eviction: H2O })['mass']).toBeUndefined();
   });
 
   it('replicates KV heads that are too few', () => {

@@ -6,41 +6,31 @@ import { memoryModel, prefillPeaks } from '../../src/cost/memory.js';
 import type { Eviction } from '../../src/eviction/policy.js';
 import { forEachPrefillCall } from '../../src/schedule/prefill/calls.js';
 import { prefillSchedule } from '../../src/schedule/prefill/prefill.js';
-import { forEachOp } from '../../src/schedule/expand.js';
-import { schedule, type Configuration, type Schedule } from '../../src/schedule/schedule.js';
+import { schedule } from '../../src/schedule/schedule.js';
 import { configuration } from '../contract/geometries.js';
+import { rowsOf, runsOf, total } from './listed.js';
 
 const TOKENS = 40;
 const WAYS: readonly Codec[] = (['final-loop', 'mean-loop'] as const).flatMap((kind) => inEverySharing({ kind }));
 const [TWO_PASS, DECODE, ALL, MEAN, MEAN_ALL] = WAYS as [Codec, Codec, Codec, Codec, Codec];
 const HEAVY: Eviction = { policy: 'h2o', heavyTokens: 8, recentTokens: 8, budgetTokens: 16 };
 
-/** Rows that operations of a label work on, over the whole schedule. */
-function rowsOf(c: Configuration, s: Schedule, label: string): number {
-  let rows = 0;
-  forEachOp(c, s, (op, calls) => {
-    if (op.label === label) rows += calls * ((op.shape['rows'] ?? op.shape['m'] ?? op.shape['queries']) as number);
-  });
-  return rows;
-}
+/** Rows that operations of a label work on. */
 const inStep = (codec: Codec, label: string): number => {
   const c = configuration({ codec });
-  return rowsOf(c, schedule(c, 3, 100), label);
+  return total(runsOf(c, schedule(c, 3, 100)), label, rowsOf);
 };
 const inPrompt = (codec: Codec, label: string, eviction: Eviction | null = null): number => {
   const c = configuration({ codec, eviction });
-  return rowsOf(c, prefillSchedule(c, TOKENS, 1), label);
+  return total(runsOf(c, prefillSchedule(c, TOKENS)), label, rowsOf);
 };
 
 describe('a step', () => {
   it('is the same in every way of sharing, but for the means', () => {
     const list = (codec: Codec): string[] => {
       const c = configuration({ codec });
-      const found: string[] = [];
-      forEachOp(c, schedule(c, 3, 100), (op, calls) => {
-        if (op.label !== 'mean-rows') found.push(JSON.stringify([op, calls]));
-      });
-      return found;
+      const own = runsOf(c, schedule(c, 3, 100)).filter(({ op }) => op.label !== 'mean-rows');
+      return own.map(({ op, calls }) => JSON.stringify([op, calls]));
     };
     for (const codec of WAYS) expect(list(codec)).toEqual(list(TWO_PASS));
   });
@@ -64,7 +54,7 @@ describe('a prompt', () => {
   it('goes position by position where it shares itself, whatever the method', () => {
     for (const codec of [ALL, MEAN_ALL]) {
       const c = configuration({ codec });
-      expect(prefillSchedule(c, TOKENS, 1).stages.filter(({ kind }) => kind === 'stack')).toHaveLength(TOKENS);
+      expect(prefillSchedule(c, TOKENS).stages.filter(({ kind }) => kind === 'stack')).toHaveLength(TOKENS);
       // The first token has nothing before it.
       expect(inPrompt(codec, 'attend-cached')).toBe(96 * (TOKENS - 1));
       const { submissions } = forEachPrefillCall(c, { method: 'accumulated', promptTokens: TOKENS }, () => {});
@@ -81,14 +71,7 @@ describe('a prompt', () => {
     expect(inPrompt(TWO_PASS, 'append-v', HEAVY)).toBe(24 * TOKENS);
     expect(inPrompt(MEAN, 'append-v', HEAVY)).toBe(24 * TOKENS);
     expect(inPrompt(DECODE, 'append-v', HEAVY)).toBe(0);
-    for (const codec of [TWO_PASS, DECODE, MEAN])
-      expect(
-        rowsOf(
-          configuration({ codec, eviction: HEAVY }),
-          prefillSchedule(configuration({ codec, eviction: HEAVY }), TOKENS, 1),
-          'prompt-evict',
-        ),
-      ).toBe(24 * 16);
+    for (const codec of [TWO_PASS, DECODE, MEAN]) expect(inPrompt(codec, 'prompt-evict', HEAVY)).toBe(24 * 16);
   });
 });
 

@@ -1,13 +1,12 @@
 /** What every report on bytes has to say. */
 import { expect } from 'vitest';
-import type { MemoryReport } from '../../src/validate/memory/memory.js';
+import { differing, type MemoryReport } from '../../src/validate/memory/memory.js';
 
 /** Every case was opened and allocates what the model counts; the failure names the buffers that do not. */
 export function expectAllBytes({ mismatches, notRun }: MemoryReport): void {
   const words = mismatches.map(
     (row) =>
-      `${row.id} batch ${row.batch}: ${row.kinds
-        .filter((k) => k.allocatedBytes !== k.predictedBytes)
+      `${row.id} batch ${row.batch}: ${differing(row)
         .map((k) => `${k.kind} ${k.allocatedBytes}, predicted ${k.predictedBytes}`)
         .join('; ')}`,
   );

@@ -22,6 +22,7 @@ const check = (attempt: Attempt, quick = true, more: Partial<Parameters<typeof c
     bindingBytes: 2 * GIB - 4,
     quick,
     attempt,
+    budget: new Budget(Infinity),
     ...more,
   });
 /** What of the verdict is about capacity. */

@@ -3,7 +3,8 @@ import '../gpu/narrow.js';
 import { expect, test, vi } from 'vitest';
 import { pathSpec } from '../../src/codecs/paths.js';
 import type { CorrectnessReport } from '../../src/validate/memory/correctness.js';
-import { memoryCases, type MemoryCase, type MemoryReport } from '../../src/validate/memory/memory.js';
+import type { DecoderCase } from '../../src/validate/decoding.js';
+import { memoryCases, type MemoryReport } from '../../src/validate/memory/memory.js';
 import { inProcess } from '../cli/program.js';
 import { describeGpu } from '../gpu/device.js';
 import { randomOf, SEED } from '../gpu/random.js';
@@ -14,7 +15,7 @@ import { expectAllBytes } from './bytes.js';
  * Of an eighth of the codecs a case, others by each seed, and one that evicts nothing; all with LLA_SIM_CONTRACT=full.
  * gpu-blocks.test.ts has those of the block-absorbed path, whose kernels need eight lanes.
  */
-function sampled(all: readonly MemoryCase[]): readonly MemoryCase[] {
+function sampled(all: readonly DecoderCase[]): readonly DecoderCase[] {
   const cases = all.filter(({ c }) => !pathSpec(c.path).blocks);
   if (FULL) return cases;
   const random = randomOf(SEED);

@@ -2,6 +2,7 @@
 import '../gpu/timed.js';
 import { describe, expect, it, test } from 'vitest';
 import { workOf, type KernelCall } from '../../kernels/registry.js';
+import { Budget } from '../../src/io/budget.js';
 import type { Sample } from '../../src/schema/calibration.js';
 import type { Calibrated } from '../../src/validate/calibrated.js';
 import { chooseControls, driftOf, DriftWatch, kernelDrift, type ControlPoint } from '../../src/validate/controls.js';
@@ -62,16 +63,16 @@ describe(`control points (LLA_SIM_SEED=${SEED})`, () => {
     const one = matmul(1, 2047, 2047);
     const drift = kernelDrift([control(one, near), control(matmul(7, 2047, 2047), far)]);
     // Two octaves between them: weights 1 and a quarter.
-    expect(drift.of(one)).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 4) / 1.25), 12);
-    expect(drift.of(matmul(3, 2047, 2047))).toBeCloseTo(Math.sqrt(near * far), 12);
+    expect(drift(one)).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 4) / 1.25), 12);
+    expect(drift(matmul(3, 2047, 2047))).toBeCloseTo(Math.sqrt(near * far), 12);
     const other = { kernel: 'rmsnorm', variant: 'f32', shape: { rows: 1, width: 1 } } as const;
-    expect(drift.of(other)).toBeCloseTo(Math.sqrt(near * far), 12);
+    expect(drift(other)).toBeCloseTo(Math.sqrt(near * far), 12);
     // Of another kernel: an eighth.
     const apart = kernelDrift([control(one, near), control(other, far)]);
-    expect(apart.of(one)).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 8) / 1.125), 12);
+    expect(apart(one)).toBeCloseTo(Math.exp((Math.log(near) + Math.log(far) / 8) / 1.125), 12);
     const calls = [one, other].map((call, i) => ({ call, seconds: 3 - 2 * i }));
-    expect(driftOf(calls, drift)).toBeCloseTo((3 * drift.of(one) + Math.sqrt(near * far)) / 4, 12);
-    expect(kernelDrift([]).of(other)).toBe(1);
+    expect(driftOf(calls, drift)).toBeCloseTo((3 * drift(one) + Math.sqrt(near * far)) / 4, 12);
+    expect(kernelDrift([])(other)).toBe(1);
     expect(driftOf([], drift)).toBe(1);
   });
 });
@@ -83,18 +84,18 @@ describeGpu('control points on a device', (device) => {
     const watch = await DriftWatch.open(device, calibrated([]), points, SEED);
     try {
       await watch.turn(Infinity);
-      expect(watch.look().of(calls[0] as KernelCall)).toBe(1);
-      await watch.renew();
+      expect(watch.look()(calls[0] as KernelCall)).toBe(1);
+      await watch.renew(new Budget(Infinity));
       for (let i = 0; i < 4; i++) await watch.turn(Infinity);
       const rows = watch.rows();
       expect(rows.map((r) => r.repetitions)).toEqual([4, 4]);
       expect(rows.map((r) => r.shape)).toEqual(calls.map((c) => c.shape));
       for (const r of rows) expect(r.measuredSeconds).toBeGreaterThan(0);
       const ratios = rows.map((r) => r.measuredSeconds / r.calibratedSeconds);
-      const told = watch.look().of(calls[0] as KernelCall);
+      const told = watch.look()(calls[0] as KernelCall);
       expect(told).toBeGreaterThanOrEqual(Math.min(...ratios) * (1 - 1e-12));
       expect(told).toBeLessThanOrEqual(Math.max(...ratios) * (1 + 1e-12));
-      await watch.renew();
+      await watch.renew(new Budget(Infinity));
       await watch.turn(0);
       await watch.turn(1e-12);
       expect(watch.rows().map((r) => r.repetitions)).toEqual([5, 4]);

@@ -12,7 +12,8 @@ import { DriftWatch } from '../../src/validate/controls.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
 import { candidateOf, configurationFor, promptGrid, stepGrid } from '../../src/validate/grid.js';
 import { SMALL_OURO } from '../../src/validate/memory/geometries.js';
-import { checkSteps, groupsOf, type StepCase } from '../../src/validate/latency.js';
+import type { DecoderCase } from '../../src/validate/decoding.js';
+import { checkSteps, groupsOf } from '../../src/validate/latency.js';
 import { checkLongContext, longestContext } from '../../src/validate/long-context.js';
 import { checkPrompts, type PromptCase } from '../../src/validate/prefill.js';
 import { kernelSummaries } from '../../src/validate/report.js';
@@ -31,7 +32,7 @@ const CALIBRATED = {
   calibration: { overheads: { submitSeconds: 1e-5, dispatchSeconds: 1e-6 } },
 } as unknown as Calibrated;
 
-const cases = (path: 'full' | 'reconstruct', batch: number, contextTokens: number): StepCase => {
+const cases = (path: 'full' | 'reconstruct', batch: number, contextTokens: number): DecoderCase => {
   const codec = path === 'full' ? ({ kind: 'full', ratio: null } as const) : ({ kind: 'lla', ratio: 2 } as const);
   const candidate = candidateOf(SMALL_OURO, { ...codec, path })!;
   return { id: path, c: configurationFor(SMALL_OURO, candidate, Infinity), batch, contextTokens };
@@ -90,7 +91,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     expect(notRun).toEqual([]);
     expect(steps.map((s) => s.id)).toEqual(['full', 'reconstruct']);
     steps.forEach((step, i) => {
-      const { c, batch, contextTokens } = all[i] as StepCase;
+      const { c, batch, contextTokens } = all[i] as DecoderCase;
       let calls = 0;
       forEachOp(c, schedule(c, batch, contextTokens), (_, count) => (calls += count));
       expect(step.kernels.reduce((sum, k) => sum + k.calls, 0)).toBe(calls);
@@ -124,7 +125,7 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     const report = await watched(device, (watch) =>
       checkPrompts(device, prompts, {
         ...{ ...ASKED, watch, budget: ticking(1000), mostRounds: 2 },
-        onStep: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
+        onCase: (done, total, id) => seen.push(`${done} of ${total} ${id}`),
       }),
     );
     expect(report.notRun).toEqual([]);

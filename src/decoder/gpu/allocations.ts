@@ -1,5 +1,5 @@
 /** Every buffer of a decoder, with what it is for: the table that the memory model is compared with. */
-import { GpuError, type Buffer, type BufferPlan, type Device } from '../../gpu/index.js';
+import { GpuError, type Buffer, type Device } from '../../gpu/index.js';
 import { rotaryTable } from '../../../kernels/host/rotary.js';
 import { stepBuffers, stepControls, type BufferKind, type BufferRow } from '../../schedule/buffers.js';
 import type { CacheMap } from '../../schedule/cache-map.js';
@@ -16,6 +16,9 @@ export interface Allocation {
   readonly bytes: number;
 }
 
+/** What a part of a buffer is for. */
+export type Share = Omit<Allocation, 'label'>;
+
 export class Allocations {
   private readonly buffers = new Map<string, Buffer>();
   private readonly rows: Allocation[] = [];
@@ -27,15 +30,10 @@ export class Allocations {
    * @param shares of a buffer that serves several purposes; their sum is its size
    * @throws GpuError `out-of-memory`, naming the buffer and what is allocated already
    */
-  async make(
-    label: string,
-    shares: AllocationKind | readonly Omit<Allocation, 'label'>[],
-    bytes?: number,
-  ): Promise<Buffer> {
+  async make(label: string, shares: readonly Share[]): Promise<Buffer> {
     const known = this.buffers.get(label);
     if (known) return known;
-    const rows = typeof shares === 'string' ? [{ kind: shares, bytes: bytes as number }] : shares;
-    const size = rows.reduce((sum, row) => sum + row.bytes, 0);
+    const size = shares.reduce((sum, { bytes }) => sum + bytes, 0);
     let buffer: Buffer;
     try {
       buffer = await this.device.buffer(label, size);
@@ -48,7 +46,7 @@ export class Allocations {
       throw error;
     }
     this.buffers.set(label, buffer);
-    this.rows.push(...rows.map((row) => ({ label, kind: row.kind, bytes: row.bytes })));
+    this.rows.push(...shares.map((share) => ({ label, ...share })));
     // Buffers are whole words and at least 16 bytes; the padding belongs to no share.
     if (buffer.bytes > size)
       this.rows.push({ label: `${label} (rounding)`, kind: 'control', bytes: buffer.bytes - size });
@@ -64,7 +62,7 @@ export class Allocations {
     const known = this.buffers.get(label);
     if (known) return known;
     const data = values();
-    const buffer = await this.make(label, kind, data.byteLength);
+    const buffer = await this.make(label, [{ kind, bytes: data.byteLength }]);
     await this.device.write(buffer, data);
     return buffer;
   }
@@ -75,7 +73,7 @@ export class Allocations {
    * @throws GpuError as `make`; `unsupported` for activations of the whole batch that no binding holds
    */
   async makeRows(
-    { c, contextTokens }: { readonly c: Configuration; readonly contextTokens: number },
+    { c, contextTokens }: Setting,
     rows: readonly BufferRow[],
     batch: number,
     caches: Pick<CacheMap, 'parts'>,
@@ -86,7 +84,8 @@ export class Allocations {
         await this.write(label, row.kind, () => Uint32Array.from({ length: fixedBytes / 4 }, (_, i) => i));
       else if (contents) {
         const rotary = { ropeBase: c.geometry.rope.theta, positions: contextTokens + 1, back: contents.back ?? false };
-        await this.write(label, row.kind, () => tableOf(rotaryTable(contents.anglesOf, rotary)));
+        const { data } = rotaryTable(contents.anglesOf, rotary);
+        await this.write(label, row.kind, () => data?.() as Float32Array<ArrayBuffer>);
       } else if (typeof binding === 'string') {
         if (binding === 'whole') requireBindable(c, batch, row);
         await this.makeRow(row, batch);
@@ -105,7 +104,6 @@ export class Allocations {
       await this.make(`${label}${count === undefined ? '' : ` ${i}`}${partSuffix(part)}`, shares);
   }
 
-  /** A buffer that exists. */
   get(label: string): Buffer {
     const buffer = this.buffers.get(label);
     if (!buffer) throw new Error(`no buffer ${label}`);
@@ -135,12 +133,10 @@ export class Allocations {
 }
 
 /** Shares of a buffer that kernels read 16 bytes at a time; the padding belongs to no other share. */
-export function padded(kind: AllocationKind, bytes: number): Omit<Allocation, 'label'>[] {
+export function padded(kind: AllocationKind, bytes: number): Share[] {
   const padding = Math.ceil(bytes / 16) * 16 - bytes;
   return [{ kind, bytes }, ...(padding > 0 ? [{ kind: 'control' as const, bytes: padding }] : [])];
 }
-
-const tableOf = ({ data }: BufferPlan): Float32Array<ArrayBuffer> => data?.() as Float32Array<ArrayBuffer>;
 
 /** Activations of all sequences are bound at once: only buffers that grow with the cache are divided. */
 function requireBindable(c: Configuration, batch: number, { label, sequenceBytes }: BufferRow): void {
@@ -155,8 +151,8 @@ function requireBindable(c: Configuration, batch: number, { label, sequenceBytes
 
 /** What bindings that a call leaves open take: one that is read, one that is written. @returns the first */
 export async function makeUnused(allocations: Allocations): Promise<Buffer> {
-  const unused = await allocations.make('unused', 'control', 16);
-  await allocations.make('unused output', 'control', 16);
+  const unused = await allocations.make('unused', [{ kind: 'control', bytes: 16 }]);
+  await allocations.make('unused output', [{ kind: 'control', bytes: 16 }]);
   return unused;
 }
 

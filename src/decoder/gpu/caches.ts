@@ -78,7 +78,6 @@ export class Caches extends CacheMap {
       : cacheBytes(rowLayout(t.storage, t.width, t.groupSize), this.rowSlots(t), rows);
   }
 
-  /** Every buffer with its tensor. */
   *buffers(): Generator<{ tensor: CacheTensor; buffer: Buffer }> {
     for (const tensor of this.layout) {
       for (let layer = 0; layer < tensor.layers; layer++) {

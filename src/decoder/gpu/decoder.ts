@@ -4,27 +4,29 @@
  */
 import { UserError } from '../../errors.js';
 import { GpuError, type Device } from '../../gpu/index.js';
-import type { GpuDecoder, GpuDecoderOptions, PrefillResult, RoundResult, StepResult } from './interface.js';
+import type { GpuDecoderOptions, PrefillResult, RoundResult, StepResult } from './interface.js';
 import { expand } from '../../schedule/expand.js';
 import { PREFILL_CHUNK_TOKENS, type WholePrompt } from '../../schedule/prefill/prefill.js';
 import { schedule, type Configuration } from '../../schedule/schedule.js';
 import { choiceOf, GREEDY } from '../sampler.js';
+import type { SequenceEngine } from '../serving/loop.js';
 import { Allocations, makeUnused, makeWorkspace, type Allocation } from './allocations.js';
 import { cachedRows, type CachedRows, type CachePlace } from './cache-rows.js';
 import type { CacheRole } from '../../schedule/bind/refs.js';
 import { Caches } from './caches.js';
 import { NO_TOKEN } from '../../../kernels/sample/launch.js';
-import { Machine, StepProgram } from './machine.js';
+import { Machine } from './machine.js';
 import { fillCaches } from './fill.js';
-import { writeInputs } from './inputs.js';
 import { checkOptions } from './options.js';
 import { prefillPrompts } from './prefill.js';
 import { requireRuns, requireWhole, usualMethod, type PrefillMethod } from './prefill-methods.js';
 import { Binder, type Operation } from './program.js';
 import { roundRows, Speculation } from './speculation.js';
+import { StepProgram } from './steps.js';
 import { Weights } from './weights.js';
 
 export type * from './interface.js';
+export type GpuDecoder = Omit<Decoder, 'program'>;
 
 /**
  * Allocates a decoder and everything that it will need.
@@ -59,13 +61,15 @@ export async function openDecoder(device: Device, c: Configuration, options: Gpu
   }
 }
 
-class Decoder implements GpuDecoder {
+class Decoder implements Pick<SequenceEngine, 'extend'> {
+  /** Tokens of each sequence so far, evicted ones included. */
   readonly lengths: number[];
   readonly program: StepProgram;
   private closed = false;
   private readonly draws: number[];
   /** Number of the stream of random draws of each sequence. */
   private readonly streams: number[];
+  /** Buffers of the last prefill, which are freed. */
   prefillAllocations: readonly Allocation[] = [];
 
   constructor(
@@ -78,20 +82,22 @@ class Decoder implements GpuDecoder {
     this.lengths = new Array<number>(options.batch).fill(0);
     this.draws = new Array<number>(options.batch).fill(0);
     this.streams = this.draws.map((_, sequence) => sequence);
-    const { c, batch, caches } = machine;
-    const sampling = options.sampling ?? GREEDY;
-    const listed = { slots: caches.slots.capacity, choice: choiceOf(sampling) };
+    const { c, batch, caches, setting } = machine;
+    const listed = { slots: caches.slots.capacity, choice: choiceOf(setting.sampling) };
     this.program = new StepProgram(machine, binder, (context) => expand(c, schedule(c, batch, context, listed)));
   }
 
+  /** Every buffer, with its bytes and what it is for. */
   get allocations(): readonly Allocation[] {
     return [...this.machine.allocations.table, ...(this.speculation?.allocations ?? [])];
   }
 
+  /** Bytes of uniform blocks: one a distinct bound step. */
   get uniformBytes(): number {
     return this.program.uniformBytes + (this.speculation?.uniformBytes ?? 0);
   }
 
+  /** Operations of the step that was run last, in order: for measuring them one by one. */
   get operations(): readonly Operation[] {
     return this.program.operations;
   }
@@ -100,6 +106,13 @@ class Decoder implements GpuDecoder {
     if (this.closed) throw new GpuError('lost', 'the decoder is closed');
   }
 
+  /**
+   * Decodes one token of each sequence.
+   * @param joins the sequences that decode, all unless given; the others keep what they hold, and their token is void
+   * @throws UserError for a token that the model has not, or when a sequence would outgrow its cache; under eviction
+   * when a sequence that holds tokens does not join, as a step would evict one of them
+   * @throws GpuError when the device fails or a logit is NaN; everything is freed then
+   */
   async step(
     tokens: Uint32Array | readonly number[],
     joins: (sequence: number) => boolean = () => true,
@@ -115,6 +128,11 @@ class Decoder implements GpuDecoder {
     return result;
   }
 
+  /**
+   * A round of speculation of each sequence: one token or more, those that `step` would give one by one.
+   * @param accept proposals of a sequence that are kept whatever was verified: for times with made-up weights
+   * @throws as `step`; UserError where the decoder was not opened for it
+   */
   async speculate(
     tokens: readonly number[],
     joins: (sequence: number) => boolean = () => true,
@@ -150,11 +168,15 @@ class Decoder implements GpuDecoder {
         `sequence ${sequence} of ${prompts.length} cannot take ${tokens.length} tokens`,
         'give a sequence from 0 and at least one token',
       );
-    this.requireRoom(prompts);
     const { tokens: next, seconds } = await this.prefillWhole(prompts, 'chunked', ends);
     return { token: ends ? (next[sequence] as number) : null, seconds };
   }
 
+  /**
+   * Forgets one sequence, so that another takes its place.
+   * @param stream of the random draws of the new one; its own number unless given
+   * @param draw number of its first draw; 0 unless given
+   */
   forget(sequence: number, stream = sequence, draw = 0): void {
     this.requireOpen();
     this.lengths[sequence] = 0;
@@ -162,6 +184,14 @@ class Decoder implements GpuDecoder {
     this.streams[sequence] = stream;
   }
 
+  /**
+   * Prefills a prompt of each sequence.
+   * @param method unless given `accumulated` where prompts begin their sequences, else `by-token`. `chunked` also
+   *   continues sequences that hold tokens. With `by-token` shorter prompts begin later
+   * @returns the first token after each prompt
+   * @throws GpuError `out-of-memory` or `unsupported` for prompts that cannot be prefilled beside the decoder, which
+   * stays usable
+   */
   async prefill(prompts: readonly (readonly number[])[], method?: PrefillMethod): Promise<PrefillResult> {
     this.requireOpen();
     const { batch } = this.options;
@@ -172,7 +202,6 @@ class Decoder implements GpuDecoder {
     const taken = method ?? usualMethod(this.machine.c.geometry, this.begun);
     if (taken === 'by-token') return { ...(await this.prefillByToken(prompts)), method: taken };
     requireWhole(taken, this.begun);
-    this.requireRoom(prompts);
     return { ...(await this.prefillWhole(prompts, taken, true)), method: taken };
   }
 
@@ -204,8 +233,8 @@ class Decoder implements GpuDecoder {
     method: WholePrompt,
     ends: boolean,
   ): Promise<StepResult> {
-    const { machine, options } = this;
-    const { lengths, draws, streams } = this;
+    this.requireRoom(prompts);
+    const { machine, options, lengths, draws, streams } = this;
     const begun = prompts.some((prompt, i) => prompt.length > 0 && (lengths[i] as number) > 0);
     requireRuns(machine.c, begun, ends);
     let started = false;
@@ -224,14 +253,6 @@ class Decoder implements GpuDecoder {
       if (started) this.close();
       throw error;
     }
-  }
-
-  private async writeDraws(): Promise<void> {
-    if ((this.options.sampling?.temperature ?? 0) > 0)
-      await this.device.write(
-        this.machine.buffer('draws'),
-        Uint32Array.from(this.draws.flatMap((draw, i) => [this.streams[i] as number, draw])),
-      );
   }
 
   private async prefillByToken(prompts: readonly (readonly number[])[]): Promise<StepResult> {
@@ -305,13 +326,14 @@ class Decoder implements GpuDecoder {
   ): Promise<StepResult> {
     this.requireStep(tokens, joins, 1);
     try {
-      const steps = await this.program.prepare(Math.max(1, ...this.lengths));
-      await writeInputs(this.machine, { tokens: Uint32Array.from(tokens), lengths: this.lengths });
-      await this.writeDraws();
-      const time = await this.device.run(steps, true);
+      if (this.machine.setting.sampling.temperature > 0) {
+        const draws = this.draws.flatMap((draw, i) => [this.streams[i] as number, draw]);
+        await this.device.write(this.machine.buffer('draws'), Uint32Array.from(draws));
+      }
+      const seconds = await this.program.run(Math.max(1, ...this.lengths), tokens, this.lengths);
       const next = await this.nextTokens((sequence) => this.lengths[sequence] as number);
       this.grow((i) => Number(joins(i)));
-      return { tokens: next, seconds: time.deviceSeconds ?? time.wallSeconds };
+      return { tokens: next, seconds };
     } catch (error) {
       // A failed step leaves half-written caches: decoding cannot continue.
       this.close();
@@ -319,17 +341,20 @@ class Decoder implements GpuDecoder {
     }
   }
 
+  /** Logits of the last step, [sequence][vocabulary]. */
   async logits(): Promise<Float32Array> {
     this.requireOpen();
     const { c, batch } = this.machine;
     return new Float32Array(await this.device.read(this.machine.buffer('logits'), 4 * batch * c.geometry.vocab));
   }
 
+  /** What the cache holds of one role in a layer and loop, as it is now. */
   async cached(role: CacheRole, at: CachePlace): Promise<CachedRows> {
     this.requireOpen();
     return cachedRows(this.machine, role, at, this.lengths);
   }
 
+  /** Forgets all sequences. */
   reset(): void {
     this.requireOpen();
     this.lengths.fill(0);
@@ -337,6 +362,7 @@ class Decoder implements GpuDecoder {
     this.streams.forEach((_, sequence) => (this.streams[sequence] = sequence));
   }
 
+  /** Gives each sequence a cache of this many tokens with fabricated contents, for tests of capacity and latency. */
   async fillCache(lengths: number | readonly number[]): Promise<void> {
     this.requireOpen();
     const { batch, contextTokens } = this.options;
@@ -351,6 +377,7 @@ class Decoder implements GpuDecoder {
     all.forEach((n, i) => (this.lengths[i] = n));
   }
 
+  /** Frees everything. */
   close(): void {
     if (this.closed) return;
     this.closed = true;

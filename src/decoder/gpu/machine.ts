@@ -1,18 +1,8 @@
 /** What operations run on: the buffers, weights and caches of a decoder, or those of one call beside it. */
-import {
-  deviceOptions,
-  partOf,
-  planOperation,
-  type BoundStep,
-  type Buffer,
-  type BufferPlan,
-  type Device,
-} from '../../gpu/index.js';
+import { deviceOptions, partOf, planOperation, type Buffer, type BufferPlan, type Device } from '../../gpu/index.js';
 import type { Setting } from '../../schedule/bind/frame.js';
-import { boundStep } from '../../schedule/bind/index.js';
 import { labelOf, type BoundVisit, type BufferRef, type Ref } from '../../schedule/bind/refs.js';
-import type { Visit } from '../../schedule/configuration.js';
-import type { Configuration, Op } from '../../schedule/schedule.js';
+import type { Configuration } from '../../schedule/schedule.js';
 import type { Allocations } from './allocations.js';
 import type { Caches } from './caches.js';
 import type { Binder, Operation } from './program.js';
@@ -37,7 +27,6 @@ export class Machine {
     this.batch = setting.batch;
   }
 
-  /** A buffer by its name. */
   buffer(label: string): Buffer {
     return this.beside && !this.allocations.has(label) ? this.beside.buffer(label) : this.allocations.get(label);
   }
@@ -85,54 +74,4 @@ function part(buffer: Buffer, { offset = 0, words }: BufferRef, planned: BufferP
   if (offset === 0 && words === undefined) return buffer;
   const rest = buffer.bytes - 4 * offset;
   return partOf(buffer, 4 * offset, words === 'planned' ? (planned?.bytes ?? rest) : words ? 4 * words : rest);
-}
-
-const MIN_PLANNED_TOKENS = 256;
-
-/** A context rounded up to an eighth of its octave: shapes change seldom, more tokens cost empty workgroups. */
-export function plannedContext(longest: number, contextTokens: number): number {
-  const grain = Math.max(MIN_PLANNED_TOKENS, 2 ** Math.floor(Math.log2(Math.max(1, longest))) / 8);
-  return Math.min(contextTokens, Math.max(1, Math.ceil(longest / grain) * grain));
-}
-
-/** Bound operations of steps over a growing context, bound again when the planned context changes. */
-export class StepProgram {
-  private bound: { context: number; operations: readonly Operation[]; steps: readonly BoundStep[] } | undefined;
-
-  /** @param visits the operations of a step over so many tokens */
-  constructor(
-    private readonly machine: Machine,
-    private readonly binder: Binder,
-    private readonly visits: (context: number) => Iterable<Visit<Op>>,
-  ) {}
-
-  get operations(): readonly Operation[] {
-    return this.bound?.operations ?? [];
-  }
-
-  get uniformBytes(): number {
-    return this.binder.uniformBytes;
-  }
-
-  /** Binds the operations of a step over `longest` tokens, unless those of the last step can be used again. */
-  async prepare(longest: number): Promise<readonly BoundStep[]> {
-    const { setting, caches } = this.machine;
-    const context = plannedContext(longest, setting.contextTokens);
-    if (this.bound?.context === context) return this.bound.steps;
-    this.free();
-    try {
-      const visits = boundStep(setting, caches, context, this.visits(context));
-      const operations = await this.machine.compile(this.binder, visits);
-      this.bound = { context, operations, steps: operations.flatMap((operation) => operation.steps) };
-      return this.bound.steps;
-    } catch (error) {
-      this.free();
-      throw error;
-    }
-  }
-
-  free(): void {
-    this.binder.free();
-    this.bound = undefined;
-  }
 }

@@ -58,8 +58,7 @@ export function requireRuns({ geometry, codec }: Configuration, begun: boolean, 
 
 /** @throws UserError where the method cannot prefill whole prompts */
 export function requireWhole(method: WholePrompt, begun: boolean): void {
-  if (method === 'chunked') return;
   const named = method === 'accumulated' ? 'an accumulated' : `a ${method}`;
-  if (begun)
+  if (begun && method !== 'chunked')
     throw new UserError(`${named} prefill begins its sequences`, 'reset the decoder, or take the prompts in chunks');
 }

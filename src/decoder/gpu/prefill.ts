@@ -15,14 +15,7 @@ import { choiceOf } from '../sampler.js';
 import { Allocations, type Allocation } from './allocations.js';
 import { Caches } from './caches.js';
 import { Machine } from './machine.js';
-import { Binder, type Operation } from './program.js';
-
-export interface PrefillRun {
-  /** Seconds of the operations: by timestamps where the device has them, else from submissions to completions. */
-  readonly seconds: number;
-  /** The buffers that it had beside the decoder's own; they are freed. */
-  readonly allocations: readonly Allocation[];
-}
+import { Binder, secondsOf, type Operation } from './program.js';
 
 export interface WholePrompts {
   readonly method: WholePrompt;
@@ -42,13 +35,14 @@ export interface WholePrompts {
  * Writes the caches of all sequences, behind what they hold, and the logits and the token after each prompt. An empty
  * prompt leaves its sequence alone.
  * @param onStart called before the first submission of each run: a failure before then has changed nothing
+ * @returns seconds of the operations on the device, and the buffers beside the decoder's own, which are freed
  * @throws GpuError `out-of-memory` or `unsupported` for a prompt that does not fit beside the decoder
  */
 export async function prefillPrompts(
   m: Machine,
   { prompts, lengths, draws, streams, ends, ...asked }: WholePrompts,
   onStart: () => void,
-): Promise<PrefillRun> {
+): Promise<{ seconds: number; allocations: readonly Allocation[] }> {
   const counts = prompts.map((tokens) => tokens.length);
   const { method, chunkTokens, runs, extent } = planPrompts(m.c, asked, counts, lengths);
   const { machine: prompt, setting } = await openPrompt(m, extent, chunkTokens);
@@ -67,7 +61,6 @@ export async function prefillPrompts(
       for (const run of own) {
         const rest = tokens.slice(run.from - (lengths[sequence] as number));
         const visits = boundRun(setting, m.caches, sequence, run, {
-          batch: 1,
           chunkTokens,
           method,
           ends: ends && run.tokens === rest.length,
@@ -118,13 +111,11 @@ async function openPrompt(
   }
 }
 
-/** @returns seconds of the operations */
 async function runAll(device: Device, operations: readonly Operation[]): Promise<number> {
   const steps = operations.flatMap((operation) => operation.steps);
   let seconds = 0;
   for (let at = 0; at < steps.length; at += OPERATIONS_OF_A_SUBMISSION) {
-    const time = await device.run(steps.slice(at, at + OPERATIONS_OF_A_SUBMISSION));
-    seconds += time.deviceSeconds ?? time.wallSeconds;
+    seconds += secondsOf(await device.run(steps.slice(at, at + OPERATIONS_OF_A_SUBMISSION)));
   }
   return seconds;
 }

@@ -1,5 +1,5 @@
 /** Bound steps of planned calls. */
-import type { BoundStep, Buffer, Device, OperationPlan, Step } from '../../gpu/index.js';
+import type { BoundStep, Buffer, Device, OperationPlan, RunTime, Step } from '../../gpu/index.js';
 import type { PricedOp } from '../../schedule/configuration.js';
 
 /** One operation, ready to run. */
@@ -7,6 +7,9 @@ export interface Operation {
   readonly op: PricedOp;
   readonly steps: readonly BoundStep[];
 }
+
+/** By timestamps where the device has them, else from submission to completion. */
+export const secondsOf = ({ deviceSeconds, wallSeconds }: RunTime): number => deviceSeconds ?? wallSeconds;
 
 /** Runs a step alone. @param buffers by the step's names */
 export async function runAlone(device: Device, step: Step, buffers: Readonly<Record<string, Buffer>>): Promise<void> {
@@ -52,16 +55,12 @@ export class Binder {
     return bound;
   }
 
-  private get uniforms(): readonly Buffer[] {
-    return [...this.bound.values()].map((step) => step.uniforms);
-  }
-
   get uniformBytes(): number {
-    return this.uniforms.reduce((sum, { bytes }) => sum + bytes, 0);
+    return [...this.bound.values()].reduce((sum, { uniforms }) => sum + uniforms.bytes, 0);
   }
 
   free(): void {
-    this.device.free(...this.uniforms);
+    this.device.free(...[...this.bound.values()].map(({ uniforms }) => uniforms));
     this.bound.clear();
   }
 }

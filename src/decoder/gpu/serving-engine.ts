@@ -1,6 +1,6 @@
 /** The bundled decoder under a serving loop. */
 import type { Draft } from '../../codecs/verification.js';
-import type { GpuDecoder } from './interface.js';
+import type { GpuDecoder } from './decoder.js';
 import type { SequenceEngine } from '../serving/loop.js';
 
 /**

@@ -6,23 +6,19 @@
 import { requireVerifiable, type Draft } from '../../codecs/verification.js';
 import { UserError } from '../../errors.js';
 import { blocksOf, type LayerBlock } from '../../geometry/geometry.js';
-import { partOf, type Buffer, type Device } from '../../gpu/index.js';
+import { partOf, type Buffer } from '../../gpu/index.js';
 import type { CacheRole } from '../../schedule/bind/refs.js';
 import type { CachePart } from '../../schedule/cache-map.js';
 import type { Configuration, Place } from '../../schedule/configuration.js';
 import { expand } from '../../schedule/expand.js';
-import { sequencesApart } from '../../schedule/cache-parts.js';
+import { ALIGNMENT, sequencesApart } from '../../schedule/cache-parts.js';
 import { schedule } from '../../schedule/schedule.js';
-import { GREEDY } from '../sampler.js';
 import { Allocations, makeUnused, makeWorkspace } from './allocations.js';
 import { Caches } from './caches.js';
-import { writeInputs } from './inputs.js';
 import type { GpuDecoderOptions, RoundResult } from './interface.js';
-import { Machine, StepProgram } from './machine.js';
+import { Machine } from './machine.js';
 import { Binder } from './program.js';
-
-/** Where a part of a buffer may begin: WebGPU's default of minStorageBufferOffsetAlignment. */
-const ALIGNMENT = 256;
+import { StepProgram } from './steps.js';
 
 /** Rows of a sequence in a round: the token that it begins with, and its proposals; 0 without speculation. */
 export const roundRows = (draft: Draft | undefined): number => (draft ? draft.draftTokens + 1 : 0);
@@ -36,8 +32,8 @@ class CachesOfRows extends Caches {
     options: GpuDecoderOptions,
     allocations: Allocations,
   ) {
-    const { contextTokens, pageTokens = 32, speculation } = options;
-    super({ ...c, bindingBytes: Infinity }, 1, contextTokens, pageTokens, allocations, roundRows(speculation));
+    const { contextTokens, pageTokens = 32 } = options;
+    super({ ...c, bindingBytes: Infinity }, 1, contextTokens, pageTokens, allocations, rowsEach);
   }
 
   override parts(): readonly CachePart[] {
@@ -65,14 +61,17 @@ class CachesOfRows extends Caches {
 
 /** What rounds of a decoder need beside it. */
 export class Speculation {
+  private readonly step: Machine;
+  private readonly rows: Machine;
+
   private constructor(
-    private readonly device: Device,
     private readonly draft: Draft,
-    private readonly step: Machine,
-    private readonly rows: Machine,
     private readonly drafting: StepProgram,
     private readonly verifying: StepProgram,
-  ) {}
+  ) {
+    this.step = drafting.machine;
+    this.rows = verifying.machine;
+  }
 
   /**
    * @param step the decoder's own
@@ -80,7 +79,7 @@ export class Speculation {
    */
   static async open(step: Machine, options: GpuDecoderOptions, draft: Draft): Promise<Speculation> {
     const { device, c, batch, setting } = step;
-    if ((options.sampling ?? GREEDY).temperature > 0)
+    if (setting.sampling.temperature > 0)
       throw new UserError('speculation is greedy, and a temperature draws tokens', 'leave one of them out');
     requireVerifiable(c.geometry, c.codec, c.eviction, draft);
     if (blocksOf(c.geometry).some((block) => sequencesApart(c, block, step.caches.slots.capacity) > 1))
@@ -104,7 +103,7 @@ export class Speculation {
       const verifying = new StepProgram(rows, new Binder(device, unused), (context) =>
         expand(c, schedule(c, count, context, { slots, inTurn: true })),
       );
-      const speculation = new Speculation(device, draft, step, rows, drafting, verifying);
+      const speculation = new Speculation(draft, drafting, verifying);
       await drafting.prepare(1);
       await verifying.prepare(1);
       return speculation;
@@ -141,12 +140,12 @@ export class Speculation {
     for (let i = 0; i < draftTokens; i++) {
       const last = tokens.map((token, sequence) => proposed[sequence]?.at(-1) ?? token);
       const positions = lengths.map((length) => length + i);
-      draftSeconds += await this.run(this.step, this.drafting, longest + i, last, positions);
+      draftSeconds += await this.drafting.run(longest + i, last, positions);
       (await next(this.step)).forEach((token, sequence) => proposed[sequence]?.push(token));
     }
     const all = tokens.flatMap((token, sequence) => [token, ...(proposed[sequence] as number[])]);
     const positions = lengths.flatMap((length) => Array.from({ length: draftTokens + 1 }, (_, i) => length + i));
-    const verifySeconds = await this.run(this.rows, this.verifying, longest + draftTokens, all, positions);
+    const verifySeconds = await this.verifying.run(longest + draftTokens, all, positions);
     const said = await next(this.rows);
     const accepted = proposed.map((own, sequence) => {
       const first = sequence * (draftTokens + 1);
@@ -158,26 +157,13 @@ export class Speculation {
     return { tokens: accepted, proposed, draftSeconds, verifySeconds };
   }
 
-  private async run(
-    machine: Machine,
-    program: StepProgram,
-    longest: number,
-    tokens: readonly number[],
-    lengths: readonly number[],
-  ): Promise<number> {
-    const steps = await program.prepare(longest);
-    await writeInputs(machine, { tokens: Uint32Array.from(tokens), lengths });
-    const time = await this.device.run(steps, true);
-    return time.deviceSeconds ?? time.wallSeconds;
-  }
-
   /** The last logits of each sequence are those of its last token. */
   private async keepLogits(accepted: readonly (readonly number[])[]): Promise<void> {
     const bytes = 4 * this.step.c.geometry.vocab;
     const [from, to] = [this.rows.buffer('logits'), this.step.buffer('logits')];
     for (const [sequence, tokens] of accepted.entries()) {
       const row = sequence * (this.draft.draftTokens + 1) + tokens.length - 1;
-      await this.device.copy(partOf(from, row * bytes, bytes), to, bytes, sequence * bytes);
+      await this.step.device.copy(partOf(from, row * bytes, bytes), to, bytes, sequence * bytes);
     }
   }
 

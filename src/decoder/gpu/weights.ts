@@ -19,7 +19,7 @@ import {
   type TensorSpec,
 } from '../tensors.js';
 import { combined, fabricate, storedAs, type TensorSource, type WeightStorage } from '../weights.js';
-import type { AllocationKind, Allocations } from './allocations.js';
+import type { AllocationKind, Allocations, Share } from './allocations.js';
 import { CodecWeights } from './codec-weights.js';
 import { boxOf, Placer, type Box, type Origin } from './place.js';
 import { labelOf, PIECES, type Piece, type ProjectionRef } from './projections.js';
@@ -42,6 +42,7 @@ const packedBytes = (storage: WeightStorage, groups: number, rows: number, colum
   groups * rows * evenRow(columns) * (storage === 'f16' ? 2 : 4);
 
 export class Weights {
+  readonly storage: WeightStorage;
   private readonly specs: ReadonlyMap<string, TensorSpec>;
   private readonly modelOrigin: Origin;
   private readonly codecOrigin: Origin;
@@ -54,42 +55,35 @@ export class Weights {
   constructor(
     device: Device,
     private readonly c: Configuration,
-    private readonly options: DecoderWeights,
+    options: DecoderWeights,
     private readonly allocations: Allocations,
     unused: Buffer,
   ) {
     const g = c.geometry;
+    this.storage = options.storage;
     const model = modelTensors(g);
     const codec = codecTensors(g, c.codec, c.path, c.branch);
     this.specs = new Map([...model, ...codec].map((spec) => [spec.name, spec]));
     const made = { seed: options.seed, tiedEmbeddings: g.tiedEmbeddings };
     const matrices = options.matrices ?? 'random';
-    const originOf = (
+    const from = (
       given: TensorSource | undefined,
       storage: WeightStorage,
       specs: readonly TensorSpec[],
       what: string,
-    ): Origin => {
-      if (!given) return { kind: 'seed', ...made, matrices };
+    ): { origin: Origin; host: TensorSource } => {
+      if (!given)
+        return { origin: { kind: 'seed', ...made, matrices }, host: fabricate(specs, { ...made, codec: matrices }) };
       requireTensors(specs, given.shapes, `${what} of ${g.name}`);
-      return { kind: 'tensors', tensors: storedAs(given, storage) };
+      return { origin: { kind: 'tensors', tensors: storedAs(given, storage) }, host: only(given, specs) };
     };
-    this.modelOrigin = originOf(options.model, options.storage, model, 'the weights');
-    this.codecOrigin = originOf(options.codec, 'f16', codec, 'the codec');
-    const sourceOf = (given: TensorSource | undefined, specs: readonly TensorSpec[]): TensorSource =>
-      given ?? fabricate(specs, { ...made, codec: matrices });
-    this.host =
-      codec.length > 0
-        ? combined(only(sourceOf(options.model, model), model), only(sourceOf(options.codec, codec), codec))
-        : sourceOf(options.model, model);
+    const ofModel = from(options.model, options.storage, model, 'the weights');
+    const ofCodec = from(options.codec, 'f16', codec, 'the codec');
+    [this.modelOrigin, this.codecOrigin] = [ofModel.origin, ofCodec.origin];
+    this.host = combined(ofModel.host, ofCodec.host);
     const held = this.codecOrigin.kind === 'tensors' ? this.codecOrigin.tensors : this.host;
     this.codec = new CodecWeights(c, held, this.host);
     this.placer = new Placer(device, unused);
-  }
-
-  /** Element type of projections and embeddings. */
-  get storage(): WeightStorage {
-    return this.options.storage;
   }
 
   private spec(name: string): TensorSpec {
@@ -109,8 +103,12 @@ export class Weights {
         const box = boxOf(1, this.c.geometry.vocab, ref.columns, source);
         return this.boxed(`${EMBEDDING} from ${ref.first}`, EMBEDDING, box, this.storage);
       }
-      case 'norm':
-        return this.norm(NORMS[ref.of] ?? layerTensor(ref.stored, `${ref.of}.weight`));
+      case 'norm': {
+        const { plainNorms, hidden } = this.c.geometry;
+        if (plainNorms) return this.vector('ones', 'control', () => new Float32Array(hidden).fill(1));
+        const name = NORMS[ref.of] ?? layerTensor(ref.stored, `${ref.of}.weight`);
+        return this.tensors(name, name);
+      }
       case 'biases': {
         const own = [...ref.letters].map((letter) => layerTensor(ref.stored, `self_attn.${letter}_proj.bias`));
         const label = `${layerTensor(ref.stored, 'self_attn')} biases ${ref.letters}`;
@@ -155,13 +153,6 @@ export class Weights {
     return this.vector(label, 'weights', () => names.flatMap((name) => [...this.host.read(name)]));
   }
 
-  /** A norm's weight; ones where norms have none. */
-  private norm(name: string): Promise<Buffer> {
-    const { plainNorms, hidden } = this.c.geometry;
-    if (plainNorms) return this.vector('ones', 'control', () => new Float32Array(hidden).fill(1));
-    return this.tensors(name, name);
-  }
-
   /** Columns [first, first + n) of the matrix [k][outputs of all pieces]: part of a projection's weights. */
   private async projection(ref: ProjectionRef): Promise<Buffer> {
     const { part, first, columns: n, inputs } = ref;
@@ -198,7 +189,7 @@ export class Weights {
 
   private async packed(
     label: string,
-    shares: readonly { kind: AllocationKind; bytes: number }[],
+    shares: readonly Share[],
     fill: (buffer: Buffer) => Promise<void>,
   ): Promise<Buffer> {
     const own = `matrix ${label}`;

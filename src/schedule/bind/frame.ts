@@ -12,6 +12,7 @@ import { packedRow } from '../buffers.js';
 import type { CacheMap, CachePart } from '../cache-map.js';
 import {
   anchoredIn,
+  branchHeadsOf,
   latentsOf,
   rankOf,
   spansLoops,
@@ -196,13 +197,9 @@ export abstract class Frame {
     return { rows: this.buffer('held rows', layer), at, loopStride };
   }
 
-  get branchHeads(): number {
-    return this.c.branch.perHead ? this.c.geometry.kvHeads : 1;
-  }
-
   /** Keys of the rotary branch. @param row the first of them; those of the operation's rows unless given */
   branchKeys(visit: Visit, row = this.firstRow(visit)): Placed {
-    const stride = this.branchHeads * this.c.branch.width;
+    const stride = branchHeadsOf(this.c) * this.c.branch.width;
     return { rows: this.buffer('branch key', this.ownLayer(visit)), at: { offset: row * stride, stride } };
   }
 

@@ -6,7 +6,7 @@ import { weighsTokens } from '../../eviction/policy.js';
 import type { PrefillOptions } from '../../../kernels/attention-options.js';
 import type { Placement } from '../../../kernels/placement.js';
 import type { CacheMap, CachePart, Slots } from '../cache-map.js';
-import { anchoredIn, type Axis, type Configuration, type Visit } from '../configuration.js';
+import { anchoredIn, branchHeadsOf, type Axis, type Configuration, type Visit } from '../configuration.js';
 import { branchWidth, evictingRows } from '../facts.js';
 import {
   capturesOf,
@@ -16,8 +16,8 @@ import {
   storesRun,
   takenAs,
   type Chunk,
+  type HowTaken,
   type PromptExtent,
-  type WholePrompt,
 } from '../prefill/pass.js';
 import { Frame, type ExactRows, type Setting, type Target } from './frame.js';
 import { planSlots } from './kept-slots.js';
@@ -58,23 +58,18 @@ const SHARED: Readonly<Record<string, string>> = {
   activated: 'results',
 };
 
-/** How prompts are taken in: the runs of each, and what they need room for. */
-export interface PromptPlan {
-  readonly method: WholePrompt;
-  readonly chunkTokens: number;
-  readonly runs: readonly (readonly Chunk[])[];
-  readonly extent: PromptExtent;
-}
-
 const longest = (tokens: readonly number[]): number => tokens.reduce((a, b) => Math.max(a, b), 0);
 
-/** @param counts tokens of each prompt, 0: its sequence is left alone @param lengths tokens that each has already */
+/**
+ * How prompts are taken in: the runs of each, and what they need room for.
+ * @param counts tokens of each prompt, 0: its sequence is left alone @param lengths tokens that each has already
+ */
 export function planPrompts(
   c: Configuration,
-  asked: { readonly method: WholePrompt; readonly chunkTokens: number },
+  asked: HowTaken,
   counts: readonly number[],
   lengths: readonly number[],
-): PromptPlan {
+): HowTaken & { readonly runs: readonly (readonly Chunk[])[]; readonly extent: PromptExtent } {
   const taken = takenAs(c, asked.method, asked.chunkTokens);
   const { method, chunkTokens } = taken;
   const runs = counts.map((count, i) => (count === 0 ? [] : runsOf(taken, lengths[i] as number, count)));
@@ -136,11 +131,6 @@ export class PromptFrame extends Frame {
     return this.buffer('results');
   }
 
-  /** Tokens of the sequence before the run. */
-  get before(): number {
-    return this.run.from;
-  }
-
   /** Tokens of the cache whose rows come before those of the run (H2O). */
   get held(): number {
     return cachedBefore(this.c, this.run);
@@ -151,7 +141,7 @@ export class PromptFrame extends Frame {
   }
 
   override firstPosition(visit: Visit): number {
-    return this.before + fromOf(visit);
+    return this.run.from + fromOf(visit);
   }
 
   get lastRows(): Placement {
@@ -189,7 +179,7 @@ export class PromptFrame extends Frame {
       cache: this.cacheOf(visit, role, loop),
       capacity: this.caches.slots.capacity,
       firstSequence: this.sequence - this.partOf(visit).first,
-      first: this.before,
+      first: this.run.from,
     };
   }
 
@@ -239,7 +229,7 @@ export class PromptFrame extends Frame {
     const { queries, branch } = this.packed;
     const { width } = this.c.branch;
     if (branchWidth(this.c, placed(visit).block) === 0) return { queries };
-    return { queries, branch: { width, heads: this.branchHeads, queries: { ...branch, head: width } } };
+    return { queries, branch: { width, heads: branchHeadsOf(this.c), queries: { ...branch, head: width } } };
   }
 
   branchBinds(visit: Visit, keys = this.branchKeys(visit).rows): Record<string, Ref> {

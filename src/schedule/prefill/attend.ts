@@ -50,7 +50,7 @@ export function attendOps(p: Pass, chunk: Chunk, pieces: readonly Chunk[] = piec
   const [sinks, ...others] = cached;
   const { headDim } = c.geometry;
   const shift = shiftOf(c, run.from);
-  const rope = (label: string, binds: Bind): Op => ropeOp(c, label, p.batch * chunk.tokens, headsOf(c), binds);
+  const rope = (label: string, binds: Bind): Op => ropeOp(c, label, chunk.tokens, headsOf(c), binds);
   const inside: Bind = (f, visit) =>
     f.rotate(visit, f.inPacked('queries'), headDim, { positionOffset: f.firstPosition(visit) - shift });
   const onward = rotateShift(shift, (f) => f.inPacked('queries'), headDim);
@@ -116,7 +116,7 @@ export const rotatesQueries = ({ c, block, run }: Pick<Pass, 'c' | 'block' | 'ru
 
 /** @param variant of attend_carried where it differs from the rows' type */
 function attend(
-  { c, block, batch }: Pass,
+  { c, block }: Pass,
   label: string,
   variant: string,
   { tokens }: Chunk,
@@ -126,7 +126,7 @@ function attend(
   const { headDim } = c.geometry;
   const kvHeads = kvHeadsOf(c);
   const shape = {
-    sequences: batch,
+    sequences: 1,
     kvHeads,
     group: headsOf(c) / kvHeads,
     queries: tokens,
@@ -161,15 +161,14 @@ const piecesOf = (p: Pass): Chunk[] => earlierOf(p).flatMap((held) => chunksOf(h
 
 /** One piece of latents. Pieces of one stretch with equal length have the same calls. */
 export function rebuiltOps(p: Pass, chunk: Chunk, { from, tokens }: Chunk): Op[] {
-  const { c, block, batch } = p;
-  const rows = batch * tokens;
+  const { c, block } = p;
   const branch = branchWidth(c, block) > 0;
   const binds: Bind = (f: PromptFrame, visit: Visit) =>
     attention(f, visit, (axis) => f.kept(axis, visit), {}, branch ? earlierBranch(f).rows : undefined);
   return [
-    ...readBackOps(p, rows, 'always', 'earlier'),
-    ...rotatedEarlier(p, from, rows),
-    ...AXES.map((axis) => keepOp(p, axis, rows, 'always', 'earlier')),
+    ...readBackOps(p, tokens, 'always', 'earlier'),
+    ...rotatedEarlier(p, from, tokens),
+    ...AXES.map((axis) => keepOp(p, axis, tokens, 'always', 'earlier')),
     attend(p, 'attend-earlier', prefillRowType(c), chunk, tokens, binds),
   ].map((o) => withMore(o, { from }));
 }

@@ -23,7 +23,7 @@ import { cachedShape, keepOp, loadedTo, loadOp, reconstructOps, roleOf, slotHeld
 
 /** Loads the cached prefix that a chunk attends to. Tokens are numbered among the rows of the run. */
 export function prefixOps(p: Pass): Op[] {
-  const { c, block, run, batch } = p;
+  const { c, block, run } = p;
   const held = cachedBefore(c, run);
   if (held === 0) return [];
   // Numbers of the ring's tokens follow those of the pinned ones.
@@ -44,17 +44,16 @@ export function prefixOps(p: Pass): Op[] {
   });
   const [time, each] = [massTime(c, block), evictingRows(c, block)];
   const masses = (weighs(p) ? runs : []).map(({ from, tokens }) => {
-    const shape = { rows: batch * tokens, heads: 1, width: 1, groupSize: 0 };
-    return { ...op('load-mass-held', 'load', 'f32', shape, loadMass, time, each), from };
+    const shape = { rows: tokens, heads: 1, width: 1, groupSize: 0 };
+    return { ...op('load-mass-held', 'load', 'f32', shape, loadMass, time), repeat: each, from };
   });
   const most = pinned.reduce((sum, { tokens }) => sum + tokens, 0);
   const pieces = runs.flatMap((own) => chunksOf(own, p.chunkTokens));
   return [...masses, ...pieces.flatMap((piece) => pieceOps(p, piece, piece.from < most))];
 }
 
-function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
-  const { c, block, batch } = p;
-  const rows = batch * tokens;
+function pieceOps(p: Pass, { from, tokens: rows }: Chunk, pinned: boolean): Op[] {
+  const { c, block } = p;
   const latents = readsLatents(c, block);
   const branch = branchWidth(c, block);
   const owning = owningTime(c, block);
@@ -71,7 +70,7 @@ function pieceOps(p: Pass, { from, tokens }: Chunk, pinned: boolean): Op[] {
   };
   const { headDim } = c.geometry;
   const turn: Bind = (f: PromptFrame, visit: Visit) =>
-    f.rotate(visit, f.inPacked('keys'), headDim, { positionOffset: f.before - f.held + fromOf(visit) });
+    f.rotate(visit, f.inPacked('keys'), headDim, { positionOffset: f.run.from - f.held + fromOf(visit) });
   const ops = [
     ...AXES.flatMap((axis): Op[] => [
       loadOp(p, axis, rows, latents ? 'always' : owning, 'held'),

@@ -20,10 +20,11 @@ import {
   takenAs,
   type Chunk,
   type Pass,
+  type HowTaken,
   type WholePrompt,
 } from './pass.js';
 import { forEachOp, timesOf } from '../expand.js';
-import { keptSlots, placedOps, prefillSchedule, runSchedule, type RunOptions } from './prefill.js';
+import { keptSlots, placedOps, prefillSchedule, runSchedule } from './prefill.js';
 import type { Collective } from '../schedule.js';
 
 /** Operations of one submission: a whole prompt would keep a device busy for longer than its watchdog allows. */
@@ -69,7 +70,7 @@ export function forEachPrefillCall(
     visit(call, times);
   };
   const whole = (chunk: number): readonly Collective[] => {
-    const listed = prefillSchedule(c, promptTokens, 1, chunk, method);
+    const listed = prefillSchedule(c, promptTokens, chunk, method);
     forEachOp(c, listed, visited);
     return listed.collectives;
   };
@@ -124,13 +125,12 @@ function firstWhere(count: number, is: (i: number) => boolean): number {
 function visitKinds(
   c: Configuration,
   runs: readonly EqualRuns[],
-  how: Pick<RunOptions, 'chunkTokens' | 'method'>,
+  how: HowTaken,
   visit: (call: KernelCall, times: number) => void,
 ): readonly Collective[] {
   const { chunkTokens } = how;
-  const tally = new Tally();
-  const placed = new Placed(c, how, tally);
-  const kinds = new Map<string, { readonly run: Chunk; readonly ends: boolean; times: number }>();
+  const counted = new Counted(c, how);
+  const kinds = new Tally<Pick<EqualRuns, 'run' | 'ends'>>();
   const firsts = new Map<string, number>();
   const chunkCount = runs.reduce((sum, { run, count }) => sum + count * Math.ceil(run.tokens / chunkTokens), 0);
   const each = Math.ceil(chunkCount / MOST_PLACES);
@@ -138,55 +138,30 @@ function visitKinds(
     // The first of these runs has the fewest tokens before it, so its list is the shortest.
     const from = firsts.get(standing) ?? run.from;
     firsts.set(standing, from);
-    const key = `${standing} ${run.tokens} ${ends}`;
-    const kind = kinds.get(key);
-    if (kind) kind.times += count;
-    else kinds.set(key, { run: { from, tokens: run.tokens }, ends, times: count });
+    kinds.add(`${standing} ${run.tokens} ${ends}`, count, () => ({ run: { from, tokens: run.tokens }, ends }));
     for (let first = 0; first < count; first += each) {
       const neighbours = Math.min(each, count - first);
       const middle = { ...run, from: run.from + middleOf(first, neighbours) * run.tokens };
       for (const { chunk, count: chunks } of equalChunks({ from: 0, tokens: run.tokens }, chunkTokens)) {
         for (let n = 0; n < chunks; n += each) {
           const alike = Math.min(each, chunks - n);
-          placed.add(middle, { ...chunk, from: chunk.from + middleOf(n, alike) * chunkTokens }, neighbours * alike);
+          counted.addPlaced(
+            middle,
+            { ...chunk, from: chunk.from + middleOf(n, alike) * chunkTokens },
+            neighbours * alike,
+          );
         }
       }
     }
   }
-  const collectives = [...kinds.values()].flatMap(({ run, ends, times }) => {
-    const own = addCommon(tally, placed, c, run, { ...how, batch: 1, ends }, times);
-    return own.map((exchange) => ({ ...exchange, calls: exchange.calls * times }));
-  });
-  placed.finish();
-  tally.visit(visit);
+  const collectives = kinds.remaining.flatMap(({ one: { run, ends }, times }) =>
+    counted.addCommon(run, ends, times).map((exchange) => ({ ...exchange, calls: exchange.calls * times })),
+  );
+  counted.visit(visit);
   return collectives;
 }
 
 const middleOf = (first: number, count: number): number => first + ((count - 1) >> 1);
-
-/** Adds everything in a run except what depends on its position and that of its chunks. */
-function addCommon(
-  tally: Tally,
-  placed: Placed,
-  c: Configuration,
-  run: Chunk,
-  of: RunOptions,
-  times: number,
-): readonly Collective[] {
-  const chunks = equalChunks({ from: 0, tokens: run.tokens }, of.chunkTokens);
-  // Operations outside chunks are listed with each kind of chunk, and run once.
-  const surplus = chunks.reduce((sum, { count }) => sum + count, -1);
-  if (surplus > 0)
-    forEachOp(c, runSchedule(c, run, { ...of, chunks: [] }), (op, calls) => tally.add(op, -surplus * times * calls));
-  let collectives: readonly Collective[] = [];
-  for (const { chunk, count } of chunks) {
-    const listed = runSchedule(c, run, { ...of, chunks: [chunk] });
-    forEachOp(c, listed, (op, calls) => tally.add(op, count * times * calls));
-    placed.add(run, chunk, -count * times);
-    collectives = listed.collectives;
-  }
-  return collectives;
-}
 
 /** A stretch of tokens in chunks: the first of each group of equal length, and the size of the group. */
 function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; count: number }[] {
@@ -198,24 +173,63 @@ function equalChunks({ from, tokens }: Chunk, each: number): { chunk: Chunk; cou
   ];
 }
 
-/** Operations of chunks that depend on their position. */
-class Placed {
-  /** Equal lists, each with how often it runs. */
-  private readonly lists = new Map<
-    string,
-    { readonly block: LayerBlock; readonly ops: readonly Op[]; times: number }
-  >();
+/** Equal things, by their key, with their number. */
+class Tally<T> {
+  private readonly known = new Map<string, { readonly one: T; times: number }>();
+
+  add(key: string, times: number, of: () => T): void {
+    const same = this.known.get(key);
+    if (same) same.times += times;
+    else this.known.set(key, { one: of(), times });
+  }
+
+  /** What remains after others are subtracted. */
+  get remaining(): { readonly one: T; readonly times: number }[] {
+    return [...this.known.values()].filter(({ times }) => times !== 0);
+  }
+}
+
+/** The calls of runs: lists of operations that depend on the position of a chunk are kept apart, as most are equal. */
+class Counted {
+  private readonly calls = new Tally<KernelCall>();
+  private readonly lists = new Tally<{ readonly block: LayerBlock; readonly ops: readonly Op[] }>();
 
   constructor(
     private readonly c: Configuration,
-    private readonly how: Pick<RunOptions, 'chunkTokens' | 'method'>,
-    private readonly tally: Tally,
+    private readonly how: HowTaken,
   ) {}
 
-  add(run: Chunk, chunk: Chunk, times: number): void {
-    const { c } = this;
+  private addCall({ kernel, variant, shape }: KernelCall, times: number): void {
+    let key = `${kernel}/${variant}`;
+    for (const dim of KERNELS[kernel].dims) key += `,${shape[dim]}`;
+    this.calls.add(key, times, () => ({ kernel, variant, shape }));
+  }
+
+  /** Adds everything in a run except what depends on its position and that of its chunks. */
+  addCommon(run: Chunk, ends: boolean, times: number): readonly Collective[] {
+    const { c, how } = this;
+    const listed = (chunks: readonly Chunk[], count: number): readonly Collective[] => {
+      const own = runSchedule(c, run, { ...how, ends, chunks });
+      forEachOp(c, own, (op, calls) => this.addCall(op, count * times * calls));
+      return own.collectives;
+    };
+    const chunks = equalChunks({ from: 0, tokens: run.tokens }, how.chunkTokens);
+    // Operations outside chunks are listed with each kind of chunk, and run once.
+    const surplus = chunks.reduce((sum, { count }) => sum + count, -1);
+    if (surplus > 0) listed([], -surplus);
+    let collectives: readonly Collective[] = [];
+    for (const { chunk, count } of chunks) {
+      collectives = listed([chunk], count);
+      this.addPlaced(run, chunk, -count * times);
+    }
+    return collectives;
+  }
+
+  /** Operations of a chunk that depend on its position. */
+  addPlaced(run: Chunk, chunk: Chunk, times: number): void {
+    const { c, lists } = this;
     const { chunkTokens, method } = this.how;
-    const common = { c, run, batch: 1, slots: keptSlots(c), chunkTokens, captures: capturesOf(c, method) };
+    const common = { c, run, slots: keptSlots(c), chunkTokens, captures: capturesOf(c, method) };
     const shifted = shiftOf(c, run.from) > 0;
     for (const pass2 of takesTwoPasses(c.codec) ? [false, true] : [false]) {
       for (const block of blocksOf(c.geometry)) {
@@ -227,44 +241,20 @@ class Placed {
           : c.eviction === null && readsLatents(c, block)
             ? run.from > 0
             : run.from;
-        this.list(`${kind} ${standing} ${chunk.from}`, block, () => placedOps(p, chunk, []), times);
+        lists.add(`${kind} ${standing} ${chunk.from}`, times, () => ({ block, ops: placedOps(p, chunk, []) }));
         for (const [stretch, held] of earlierOf(p).entries()) {
           for (const { chunk: piece, count } of equalChunks(held, chunkTokens)) {
             const alike = `${kind} ${stretch} ${shifted} piece ${piece.tokens}`;
-            this.list(alike, block, () => rebuiltOps(p, chunk, piece), times * count);
+            lists.add(alike, times * count, () => ({ block, ops: rebuiltOps(p, chunk, piece) }));
           }
         }
       }
     }
   }
 
-  finish(): void {
-    for (const { block, ops, times } of this.lists.values()) {
-      for (const op of times === 0 ? [] : ops) this.tally.add(op, times * timesOf(this.c, block, op));
-    }
-  }
-
-  private list(key: string, block: LayerBlock, ops: () => readonly Op[], times: number): void {
-    const alike = this.lists.get(key);
-    if (alike) alike.times += times;
-    else this.lists.set(key, { block, ops: ops(), times });
-  }
-}
-
-/** Calls and their numbers. */
-class Tally {
-  private readonly known = new Map<string, { readonly call: KernelCall; times: number }>();
-
-  add({ kernel, variant, shape }: KernelCall, times: number): void {
-    let key = `${kernel}/${variant}`;
-    for (const dim of KERNELS[kernel].dims) key += `,${shape[dim]}`;
-    const same = this.known.get(key);
-    if (same) same.times += times;
-    else this.known.set(key, { call: { kernel, variant, shape }, times });
-  }
-
-  /** The calls that remain after others are subtracted. */
   visit(visit: (call: KernelCall, times: number) => void): void {
-    for (const { call, times } of this.known.values()) if (times !== 0) visit(call, times);
+    for (const { one, times } of this.lists.remaining)
+      for (const op of one.ops) this.addCall(op, times * timesOf(this.c, one.block, op));
+    for (const { one, times } of this.calls.remaining) visit(one, times);
   }
 }

@@ -27,8 +27,7 @@ export const layerEncoding = (p: Pass, chunks: readonly Chunk[]): Op[] =>
     : [];
 
 /** Loops that are stored together, one axis after the other: their captured rows side by side, coded and written. */
-function storeLoops({ c, block, batch }: Pass, chunk: Chunk): Op[] {
-  const rows = batch * chunk.tokens;
+function storeLoops({ c, block }: Pass, { tokens }: Chunk): Op[] {
   const together = anchoredIn(c, block);
   return AXES.flatMap((axis) => {
     const binds: Bind = (f: PromptFrame, visit: Visit) => {
@@ -37,35 +36,29 @@ function storeLoops({ c, block, batch }: Pass, chunk: Chunk): Op[] {
       return load(visit, f.kept(axis, visit), fromOf(visit), { rows, at: { ...at, offset } });
     };
     return [
-      ...everyAnchoredLoop(c, [loadKept({ c, captures: undefined }, `hold-${NAME[axis]}`, rows, binds, 'anchor-loop')]),
-      appendLoopsOp(c, axis, rows),
+      ...everyAnchoredLoop(c, [
+        loadKept({ c, captures: undefined }, `hold-${NAME[axis]}`, tokens, binds, 'anchor-loop'),
+      ]),
+      appendLoopsOp(c, axis, tokens),
     ];
   });
 }
 
 /** one-shot: everything is encoded between the passes, and reconstructed. */
-export const encodingStages = (of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] =>
-  of.captures === 'one-shot'
-    ? blocksOf(of.c.geometry)
-        .filter((block) => block.name === 'core')
-        .map((block) => ({
-          kind: 'stack',
-          block,
-          loopStart: [],
-          layer: over(chunks, (chunk) =>
-            [encodeCaptures, reconstructAll].flatMap((ops) => ops({ ...of, block }, chunk)),
-          ),
-          loopEnd: [],
-        }))
-    : [];
+export function encodingStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
+  const block = blocksOf(of.c.geometry).find(({ name }) => name === 'core');
+  if (of.captures !== 'one-shot' || !block) return [];
+  const p = { ...of, block };
+  const layer = over(chunks, (chunk) => [...encodeCaptures(p, chunk), ...reconstructAll(p, chunk)]);
+  return [{ kind: 'stack', block, loopStart: [], layer, loopEnd: [] }];
+}
 
 /** The absorbed path attends to keys that are not rotated. */
 const rotates = ({ c, block }: Pass, axis: Axis): boolean => axis === 'key' && branchWidth(c, block) === 0;
 
 /** Encodes the captures of a chunk, one axis after the other, and writes the latents. */
-function encodeCaptures(p: Pass, chunk: Chunk): Op[] {
-  const { c, block, batch } = p;
-  const rows = batch * chunk.tokens;
+function encodeCaptures(p: Pass, { tokens: rows }: Chunk): Op[] {
+  const { c, block } = p;
   const back: Bind = (f, visit) =>
     f.rotate(visit, f.projected('key'), c.geometry.headDim, {}, { turns: f.buffer('inverse rotary table') });
   const encoded = (axis: Axis): Op[] => {
@@ -83,9 +76,8 @@ function encodeCaptures(p: Pass, chunk: Chunk): Op[] {
 }
 
 /** Reads a chunk of the cache back as rows of full width of every loop, which pass 2 attends to. */
-function reconstructAll(p: Pass, chunk: Chunk): Op[] {
-  const { c, block, batch } = p;
-  const rows = batch * chunk.tokens;
+function reconstructAll(p: Pass, { tokens: rows }: Chunk): Op[] {
+  const { c, block } = p;
   const kept = (axis: Axis): Op => keepOp(p, axis, rows, 'always', 'own', `keep-reconstructed-${NAME[axis]}`);
   const rebuilt = (axis: Axis): Op[] => [
     loadOp(p, axis, rows),

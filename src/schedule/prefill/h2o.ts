@@ -68,7 +68,7 @@ export function massOf(f: PromptFrame, visit: Visit): BufferRef {
 /** The mass that a chunk's queries give to the tokens before them. */
 export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
   if (!weighs(p)) return [];
-  const { c, block, batch } = p;
+  const { c, block } = p;
   const kvHeads = kvHeadsOf(c);
   const binds: Bind = (f: PromptFrame, visit: Visit) => {
     const { cache, capacity } = f.kept('key', visit);
@@ -85,7 +85,7 @@ export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
     };
   };
   const shape = {
-    sequences: batch,
+    sequences: 1,
     kvHeads,
     rows: evictingRows(c, block),
     group: headsOf(c) / kvHeads,
@@ -99,7 +99,7 @@ export function promptMassOps(p: Pass, chunk: Chunk): Op[] {
 /** The choice of the tokens that stay, of a run that has attended and of the cache before it, whose rows are copied. */
 export function promptEvictOps(p: Pass): Op[] {
   if (!weighs(p)) return [];
-  const { c, block, run, batch } = p;
+  const { c, block, run } = p;
   const rows = evictingRows(c, block);
   const held = cachedBefore(c, run);
   const binds: Bind = (f: PromptFrame, visit: Visit) => {
@@ -109,7 +109,7 @@ export function promptEvictOps(p: Pass): Op[] {
     const own = { firstRow: f.firstEvicting(visit), room: f.setting.rows, runCapacity: runs[0]?.capacity as number };
     const options = { capacity, pinned, ring, heavy, caches, ...own };
     return {
-      options: held > 0 ? { evictChunk: { ...options, position: f.before } } : { evictPrefill: options },
+      options: held > 0 ? { evictChunk: { ...options, position: f.run.from } } : { evictPrefill: options },
       binds: {
         runMass: massOf(f, visit),
         mass: f.evicting('mass', visit),
@@ -126,7 +126,7 @@ export function promptEvictOps(p: Pass): Op[] {
     };
   };
   const shape = {
-    rows: batch * rows,
+    rows,
     context: held + run.tokens,
     kept: keptTokens(c.eviction, run.from + run.tokens),
     width: evictedScalars(c, block) / rows,

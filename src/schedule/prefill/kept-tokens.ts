@@ -16,14 +16,14 @@ import { cachedShape, load, roleOf } from './rows.js';
  * holds them: such a run has one pass.
  */
 export function keptTokenOps(p: Pass, chunk: Chunk): Op[] {
-  const { c, block, pass2, batch } = p;
+  const { c, block, pass2 } = p;
   if (c.eviction === null || weighsTokens(c.eviction) || pass2 !== takesTwoPasses(c.codec)) return [];
   const when = joiningTime(c, block);
   const aside = setsRowsAside(c);
   const read = aside || closingTime(c, block) === 'closing-layer';
   const [type, groupSize] = aside ? [storageOf(c), groupSizeOf(c)] : [prefillRowType(c), 0];
   const cached = branchWidth(c, block) > 0 ? ([...AXES, 'rotary-key'] as const) : AXES;
-  return keptIn(p, chunk).flatMap(({ from, tokens }) =>
+  return keptIn(p, chunk).flatMap(({ from, tokens: rows }) =>
     cached.flatMap((what): Op[] => {
       const role = roleOf(c, block, what);
       const { heads, width } = cachedShape(c, block, what);
@@ -36,7 +36,6 @@ export function keptTokenOps(p: Pass, chunk: Chunk): Op[] {
         const to = into(visit, f.inCache(role, visit), fromOf(visit), f.caches.slots);
         return read ? append(f, to, through(f)) : append(f, { ...to, row: f.rowOf(visit) }, f.projected(what as Axis));
       };
-      const rows = batch * tokens;
       const label = `${NAME[what]}-staying`;
       return [
         ...(read ? [op(`load-${label}`, 'load', type, { rows, heads, width, groupSize }, loads, when)] : []),

@@ -15,6 +15,7 @@ import type { LayerBlock } from '../../geometry/geometry.js';
 import { storageOf, type Configuration, type When } from '../configuration.js';
 import { closingTime } from '../facts.js';
 import type { Op } from '../op.js';
+import type { PromptStreams } from '../streams.js';
 import { isQuantised } from '../../../kernels/spec.js';
 
 /** Prompt tokens that are worked on at once. */
@@ -53,10 +54,14 @@ export type CapturingKind = (typeof CAPTURING_KINDS)[number];
 /** How prompts are prefilled: a run a chunk, or one run, with latents accumulated or encoded from captures. */
 export type WholePrompt = CapturingKind | 'accumulated' | 'chunked';
 
-/** How a prompt is taken: tokens worked on at once, and tokens of a run, which go through both passes together. */
-export interface Taken {
+/** How a prompt is taken: its method, and tokens worked on at once. */
+export interface HowTaken {
   readonly method: WholePrompt;
   readonly chunkTokens: number;
+}
+
+/** The same, with the tokens of a run, which go through both passes together. */
+interface Taken extends HowTaken {
   readonly runTokens: number;
 }
 
@@ -93,23 +98,22 @@ export interface PromptExtent {
   readonly carries: boolean;
 }
 
-/** The runs of a prompt, as positions. `before`: tokens that were there already. */
-export const runsOf = ({ runTokens }: Pick<Taken, 'runTokens'>, before: number, promptTokens: number): Chunk[] =>
-  chunksOf({ from: before, tokens: promptTokens }, Math.min(runTokens, promptTokens));
+/** The runs of a prompt, as positions. @param from tokens that were there already */
+export const runsOf = ({ runTokens }: Taken, from: number, tokens: number): Chunk[] =>
+  chunksOf({ from, tokens }, Math.min(runTokens, tokens));
 
 /** A layer of one pass over a run. */
 export interface Pass {
   readonly c: Configuration;
   readonly block: LayerBlock;
   readonly run: Chunk;
-  readonly batch: number;
   /** Tokens that each cached row has room for. */
   readonly slots: number;
   /** Pass 2: attention reads rows that come from the cache. */
   readonly pass2: boolean;
   readonly chunkTokens: number;
-  /** Where loops are streams: the first of the pass's, and tokens that are packed. */
-  readonly streams?: { readonly firstLoop: number; readonly packed: number };
+  /** Where loops are streams: which of them. */
+  readonly streams?: PromptStreams;
   /** Latents, or loops that are stored together, are encoded from captures, not as each loop's share comes. */
   readonly captures: CapturingKind | undefined;
 }
@@ -127,15 +131,6 @@ export const readsReconstructions = ({ block, pass2, captures }: Pass): boolean 
 /** Operations of every chunk, one chunk after the other. */
 export const over = (chunks: readonly Chunk[], list: (chunk: Chunk) => readonly Op[]): Op[] =>
   chunks.flatMap((chunk) => list(chunk).map((o) => ({ from: chunk.from, ...o })));
-
-/** Positions of the tokens that a cache holds of the first `tokens`. */
-function heldOf(c: Configuration, tokens: number): Chunk[] {
-  const { pinned, ring } = segmentsOf(c.eviction, tokens);
-  return [
-    { from: 0, tokens: pinned },
-    { from: tokens - ring, tokens: ring },
-  ].filter((held) => held.tokens > 0);
-}
 
 /** Stretches of positions in the ring, each in neighbouring slots. @param slots of a cached row */
 function ringRuns(c: Configuration, { from, tokens }: Chunk, slots: number): Chunk[] {
@@ -181,9 +176,13 @@ export const shiftOf = (c: Configuration, tokens: number): number =>
 
 /** Tokens of a chunk that stay in the cache when its run has joined it, by their number in the run. */
 export function keptIn({ c, run }: Pass, { from, tokens }: Chunk): Chunk[] {
-  const [begin, end] = [run.from + from, run.from + from + tokens];
-  return heldOf(c, run.from + run.tokens)
-    .map((held) => ({ from: Math.max(held.from, begin), to: Math.min(held.from + held.tokens, end) }))
-    .filter((stay) => stay.to > stay.from)
-    .map((stay) => ({ from: stay.from - run.from, tokens: stay.to - stay.from }));
+  const { pinned, ring } = segmentsOf(c.eviction, run.from + run.tokens);
+  const held = [
+    { first: -run.from, end: pinned - run.from },
+    { first: run.tokens - ring, end: run.tokens },
+  ];
+  return held
+    .map(({ first, end }) => ({ from: Math.max(first, from), end: Math.min(end, from + tokens) }))
+    .filter((stay) => stay.end > stay.from)
+    .map((stay) => ({ from: stay.from, tokens: stay.end - stay.from }));
 }

@@ -40,6 +40,7 @@ import {
   storesRun,
   takenAs,
   type Chunk,
+  type HowTaken,
   type Pass,
   type WholePrompt,
 } from './pass.js';
@@ -53,24 +54,20 @@ import { packPromptOps, promptLoops, scoreRowsOps } from '../streams.js';
 
 export * from './pass.js';
 
-/** Operations that prefill `batch` prompts of `promptTokens` tokens each (both ≥ 1). */
+/** Operations that prefill a prompt of so many tokens (≥ 1). */
 export function prefillSchedule(
   c: Configuration,
   promptTokens: number,
-  batch: number,
   chunkTokens = PREFILL_CHUNK_TOKENS,
   method: WholePrompt = 'accumulated',
 ): Schedule {
   const taken = takenAs(c, method, chunkTokens);
   const runs = runsOf(taken, 0, promptTokens);
-  const parts = runs.map((run, i) => runSchedule(c, run, { batch, ...taken, ends: i === runs.length - 1 }));
+  const parts = runs.map((run, i) => runSchedule(c, run, { ...taken, ends: i === runs.length - 1 }));
   return { stages: parts.flatMap((part) => part.stages), collectives: parts.flatMap((part) => part.collectives) };
 }
 
-export interface RunOptions {
-  readonly batch: number;
-  readonly chunkTokens: number;
-  readonly method: WholePrompt;
+export interface RunOptions extends HowTaken {
   /** The prompts end with this run: logits of their last tokens are computed. */
   readonly ends: boolean;
   /** Lists only the operations of these chunks; of all unless given. */
@@ -86,15 +83,15 @@ export const keptSlots = (c: Configuration): number => allocatedTokens(c.evictio
 
 /** The operations of one run, whose positions follow those that the caches hold. A run after others is a chunk. */
 export function runSchedule(c: Configuration, run: Chunk, of: RunOptions): Schedule {
-  const { batch, chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
+  const { chunkTokens, method, ends, chunks = chunksOf({ from: 0, tokens: run.tokens }, chunkTokens) } = of;
   const { slots = keptSlots(c), choice = 'greedy' } = of;
-  const first = { c, run, batch, slots, pass2: false, chunkTokens, captures: capturesOf(c, method) };
+  const first = { c, run, slots, pass2: false, chunkTokens, captures: capturesOf(c, method) };
   const twice = takesTwoPasses(c.codec);
   const second = twice ? [...encodingStages(first, chunks), ...passStages({ ...first, pass2: true }, chunks)] : [];
   // Only the last token's logits are computed, in the last pass.
-  const head: Stage = { kind: 'once', ops: headOps(c, batch, choice) };
-  const rows = batch * run.tokens;
-  const exchanged = exchanges(c, { rows, encoded: rows, logits: batch, mass: rows, passes: twice ? 2 : 1 });
+  const head: Stage = { kind: 'once', ops: headOps(c, 1, choice) };
+  const rows = run.tokens;
+  const exchanged = exchanges(c, { rows, logits: 1, mass: rows, passes: twice ? 2 : 1 });
   return {
     stages: [...passStages(first, chunks), ...second, ...(ends ? [head] : [])],
     collectives: exchanged.filter(({ label }) => ends || label !== 'logits'),
@@ -116,26 +113,25 @@ const evictsBehind = ({ c, run }: Pass): boolean => cachedBefore(c, run) > 0;
 
 /** One pass of the network, without its head. */
 function passStages(of: Omit<Pass, 'block'>, chunks: readonly Chunk[]): Stage[] {
-  const { c, run, batch } = of;
-  const stages: Stage[] = [{ kind: 'once', ops: embeddingOps(c, batch * run.tokens) }];
+  const { c, run } = of;
+  const stages: Stage[] = [{ kind: 'once', ops: embeddingOps(c, run.tokens) }];
   for (const all of blocksOf(c.geometry))
     for (const { block, tokens, streams } of promptLoops(c, all, run.tokens)) {
       const part = tokens === run.tokens ? chunks : selectedChunks(run.tokens, tokens, of.chunkTokens);
-      const own = batch * tokens;
       stages.push({
         kind: 'stack',
         block,
         loopStart: [
-          ...over(part, (chunk) => adapterOps(c, block, batch * chunk.tokens)),
-          ...firstState(c, block, own),
-          ...loopState(c, block, own),
+          ...over(part, (chunk) => adapterOps(c, block, chunk.tokens)),
+          ...firstState(c, block, tokens),
+          ...loopState(c, block, tokens),
         ],
-        ...stackOps(c, block, own),
+        ...stackOps(c, block, tokens),
         layer: layerOps({ ...of, block, run: { from: run.from, tokens }, ...(streams ? { streams } : {}) }, part),
         loopEnd: [
-          ...over(part, (chunk) => loopChange(c, block, batch * chunk.tokens)),
-          ...loopNorm(c, block, own),
-          ...scoreRowsOps(c, block, own),
+          ...over(part, (chunk) => loopChange(c, block, chunk.tokens)),
+          ...loopNorm(c, block, tokens),
+          ...scoreRowsOps(c, block, tokens),
         ],
       });
     }
@@ -147,25 +143,21 @@ const selectedChunks = (prompt: number, tokens: number, chunkTokens: number): Ch
   chunksOf({ from: Math.floor((prompt - tokens) / 2), tokens }, chunkTokens);
 
 function layerOps(p: Pass, chunks: readonly Chunk[]): Op[] {
-  const { c, batch, run } = p;
+  const { c, run } = p;
   const attention = [
     ...over(chunks, (chunk) => attentionOps(p, chunk)),
     ...(evictsBehind(p) ? [] : promptEvictOps(p)),
-    ...packPromptOps(c, p, batch),
+    ...packPromptOps(c, p),
     ...layerEncoding(p, chunks),
   ];
-  return layerAround(
-    c,
-    batch * run.tokens,
-    attention,
-    over(chunks, (chunk) => mlpOps(c, batch * chunk.tokens)),
-  );
+  const mlp = over(chunks, (chunk) => mlpOps(c, chunk.tokens));
+  return layerAround(c, run.tokens, attention, mlp);
 }
 
 /** Attention of a chunk, from its projections to that of its output. */
 function attentionOps(p: Pass, chunk: Chunk): Op[] {
-  const { c, block, batch, pass2 } = p;
-  const rows = batch * chunk.tokens;
+  const { c, block, pass2 } = p;
+  const rows = chunk.tokens;
   const owning = owningTime(c, block);
   const there = readsReconstructions(p);
   const latents = readsLatents(c, block);

@@ -85,7 +85,6 @@ export const load = (
   binds: { cache, rows },
 });
 
-/** Reading kept rows back. */
 export const loadKept = (
   { c, captures }: Pick<Pass, 'c' | 'captures'>,
   label: string,
@@ -99,12 +98,12 @@ export const slotBefore = (f: PromptFrame, visit: Visit): number => slotOf(f.cac
 /** Slot of a token by its number among the rows of the run: pinned ones, then the ring's by position (H2O). */
 export function slotHeld(f: PromptFrame, number: number): number {
   const { slots } = f.caches;
-  return number < f.held - slots.ring ? number : slotOf(slots, f.before - f.held + number);
+  return number < f.held - slots.ring ? number : slotOf(slots, f.run.from - f.held + number);
 }
 
 export const earlierBranch = (f: PromptFrame): Placed => ({
   rows: f.buffer('earlier branch keys'),
-  at: { offset: 0, stride: f.branchHeads * f.c.branch.width },
+  at: { offset: 0, stride: branchHeadsOf(f.c) * f.c.branch.width },
 });
 
 /** Where rows read from the cache go: latents to attention's output, full-width rows over the chunk's own. */
@@ -188,7 +187,6 @@ export function writeLatentOps({ c, block }: Pass, axis: Axis, rows: number): Op
   ];
 }
 
-/** Writing of the rotary branch's keys. */
 export function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
   const branch = branchWidth(c, block);
   if (branch === 0) return [];
@@ -196,7 +194,7 @@ export function writeBranchOps({ c, block }: Pass, rows: number): Op[] {
 }
 
 /** Writing of the exact rows of a run's last tokens, which steps read beside latents or streams; pass 1 has them. */
-export function recentOps({ c, block, batch, run, pass2, streams }: Pass, chunk: Chunk): Op[] {
+export function recentOps({ c, block, run, pass2, streams }: Pass, chunk: Chunk): Op[] {
   const window = streams ? run.tokens - streams.packed : windowOf(c, block);
   const from = Math.max(chunk.from, run.tokens - window);
   const tokens = chunk.from + chunk.tokens - from;
@@ -204,6 +202,6 @@ export function recentOps({ c, block, batch, run, pass2, streams }: Pass, chunk:
   const { headDim } = c.geometry;
   return AXES.map((axis) => {
     const label = `append-recent-${NAME[axis]}`;
-    return { ...appendOp(c, label, batch * tokens, kvHeadsOf(c), headDim, APPEND_RECENT[axis], 'always'), from };
+    return { ...appendOp(c, label, tokens, kvHeadsOf(c), headDim, APPEND_RECENT[axis], 'always'), from };
   });
 }

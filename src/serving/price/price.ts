@@ -231,7 +231,7 @@ export class PriceTables {
   private runOf(tokens: number, before: number, ends: boolean): Schedule {
     const { method } = this.options;
     const chunkTokens = PREFILL_CHUNK_TOKENS;
-    return runSchedule(this.c, { from: before, tokens }, { batch: 1, chunkTokens, method, ends });
+    return runSchedule(this.c, { from: before, tokens }, { chunkTokens, method, ends });
   }
 
   private chunkPart(tokens: number, before: number): number {

@@ -10,7 +10,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { clockNow } from '../../io/clock.js';
 import { maxBatch, memoryModel, onGrid } from '../../cost/memory.js';
-import { openDecoder } from '../../decoder/gpu/decoder.js';
 import { EXIT } from '../../errors.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { geometryFromConfig } from '../../geometry/hf-config.js';
@@ -18,9 +17,9 @@ import type { Geometry } from '../../geometry/geometry.js';
 import { GpuError, type Device } from '../../gpu/index.js';
 import type { Candidate } from '../../plan/types.js';
 import { isAlive } from '../../io/process-alive.js';
-import type { Configuration } from '../../schedule/schedule.js';
 import { OUT_OF_TIME, type Budget } from '../../io/budget.js';
-import { chosenOf } from '../grid.js';
+import { stepOfAll, withDecoder, type NotRun } from '../decoding.js';
+import { chosenOf, type Chosen } from '../grid.js';
 
 export interface CapacityRow {
   readonly id: string;
@@ -40,14 +39,14 @@ export interface CapacityReport {
    * The decoder's refusal at a batch that memory would hold, or the end of the time: then neither the prediction nor
    * the end of memory was tested.
    */
-  readonly notRun: readonly { readonly id: string; readonly reason: string }[];
+  readonly notRun: readonly NotRun[];
 }
 
 /**
  * Whether a batch decodes a step over a full cache.
  * @throws OutOfTime where that takes longer than so many seconds, and could be ended
  */
-export type Attempt = (candidate: Candidate, batch: number, mostSeconds: number) => Promise<boolean>;
+export type Attempt = (of: Chosen, batch: number, mostSeconds: number) => Promise<boolean>;
 
 export const CAPACITY_TOLERANCE = 0.02;
 /** The end of memory is found to this share of the batch. */
@@ -111,7 +110,7 @@ export interface CapacityRules {
   readonly attempt: Attempt;
   /** A batch fits if it does in one of so many attempts; 1 unless given. */
   readonly tries?: number;
-  readonly budget?: Budget;
+  readonly budget: Budget;
   readonly onAttempt?: (id: string, batch: number) => void;
   readonly stopped?: () => boolean;
 }
@@ -121,11 +120,10 @@ const ATTEMPT = 'capacity attempt';
 class OutOfTime extends Error {}
 
 /** Whether a batch works in one of so many tries. */
-async function triedBy({ attempt, budget, tries = 1 }: CapacityRules, candidate: Candidate, batch: number) {
+async function triedBy({ attempt, budget, tries = 1 }: CapacityRules, of: Chosen, batch: number): Promise<boolean> {
   for (let i = 0; i < tries; i++) {
-    if (budget?.fits(ATTEMPT) === false) throw new OutOfTime();
-    const once = (): Promise<boolean> => attempt(candidate, batch, budget?.left ?? Infinity);
-    if (budget ? await budget.piece(ATTEMPT, once) : await once()) return true;
+    if (!budget.fits(ATTEMPT)) throw new OutOfTime();
+    if (await budget.piece(ATTEMPT, () => attempt(of, batch, budget.left))) return true;
   }
   return false;
 }
@@ -134,17 +132,17 @@ async function triedBy({ attempt, budget, tries = 1 }: CapacityRules, candidate:
 export async function checkCapacity(rules: CapacityRules): Promise<CapacityReport> {
   const { geometry, contextTokens, memoryBytes } = rules;
   const rows: CapacityRow[] = [];
-  const notRun: { id: string; reason: string }[] = [];
+  const notRun: NotRun[] = [];
   for (const choice of rules.quick ? CHOICES.slice(0, 1) : CHOICES) {
     const chosen = chosenOf(geometry, choice, rules.bindingBytes);
     if (!chosen || rules.stopped?.()) continue;
-    const { id, c, candidate } = chosen;
+    const { id, c } = chosen;
     const predicted = maxBatch(memoryModel(c, contextTokens, PAGE_TOKENS), memoryBytes);
     let decoded = 0;
     try {
       const { exact, failedAt } = await largestBatch(predicted, async (batch) => {
         rules.onAttempt?.(id, batch);
-        const works = await triedBy(rules, candidate, batch);
+        const works = await triedBy(rules, chosen, batch);
         if (works) decoded = Math.max(decoded, batch);
         return works;
       });
@@ -173,26 +171,13 @@ export const capacityHolds = (row: CapacityRow): boolean =>
   Math.abs(row.error) <= CAPACITY_TOLERANCE && row.predicted.onGrid === row.reached.onGrid;
 
 /** The end of a device's own memory. */
-export function onDevice(
-  device: Device,
-  c: (candidate: Candidate) => Configuration,
-  contextTokens: number,
-  seed: number,
-): Attempt {
-  return async (candidate, batch) => {
+export function onDevice(device: Device, contextTokens: number, seed: number): Attempt {
+  return async ({ c }, batch) => {
     try {
-      const decoder = await openDecoder(device, c(candidate), {
-        weights: { storage: 'f16', seed },
-        batch,
-        contextTokens,
-        pageTokens: PAGE_TOKENS,
-      });
-      try {
+      await withDecoder(device, c, seed, { batch, contextTokens, pageTokens: PAGE_TOKENS }, async (decoder) => {
         await decoder.fillCache(contextTokens - 1);
-        await decoder.step(new Array<number>(batch).fill(0));
-      } finally {
-        decoder.close();
-      }
+        await stepOfAll(decoder);
+      });
       return true;
     } catch (error) {
       if (error instanceof GpuError && error.fault === 'out-of-memory') return false;
@@ -258,9 +243,7 @@ function removeDeadFolders(): void {
  */
 export function inProcesses(
   cli: string,
-  rules: {
-    readonly memoryBytes: number;
-    readonly contextTokens: number;
+  rules: Pick<CapacityRules, 'memoryBytes' | 'contextTokens'> & {
     readonly seed: number;
     readonly signal?: AbortSignal;
   },
@@ -276,12 +259,13 @@ export function inProcesses(
     geometry: geometryFromConfig(CAPACITY_CONFIG, CAPACITY_CONFIG._name_or_path),
     tries: TRIES,
     remove: () => rmSync(folder, { recursive: true, force: true }),
-    attempt: async (candidate, batch, mostSeconds) => {
+    attempt: async ({ candidate }, batch, mostSeconds) => {
       const settings = { fill: contextTokens - 1, ctx: contextTokens, 'max-tokens': 1, batch, seed, format: 'json' };
-      const args = ['run', '--model', config, ...choiceFlags(candidate), ...flags(settings), '--quiet'];
+      const choice = choiceFlags(candidate);
+      const args = ['run', '--model', config, ...choice, ...flags(settings), '--quiet'];
       const began = clockNow();
       // Compiling kernels maps tens of MiB that running them does not: it is done before, without the limit.
-      const id = choiceFlags(candidate).join(' ');
+      const id = choice.join(' ');
       if (!compiled.has(id)) await child(cli, args, mostSeconds, rules.signal);
       compiled.add(id);
       const limited = [...args, '--vram', `${memoryBytes}B`];

@@ -3,7 +3,6 @@
  * timed.
  */
 import { hasOwnStorage, isPacked } from '../../codecs/registry.js';
-import { openDecoder } from '../../decoder/gpu/decoder.js';
 import { ReferenceDecoder } from '../../decoder/reference/decoder.js';
 import { loadModel } from '../../decoder/reference/model.js';
 import { codecTensors, modelTensors } from '../../decoder/tensors.js';
@@ -13,6 +12,7 @@ import { mix } from '../../numbers/hash.js';
 import { median } from '../../numbers/statistics.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Device } from '../../gpu/index.js';
+import { withDecoder } from '../decoding.js';
 import { eachConfiguration, type MemoryReport, type MemoryRules } from './memory.js';
 
 /**
@@ -58,22 +58,13 @@ const tokenOf = (g: Geometry, seed: number, step: number): number => mix(seed + 
 function referenceOf(c: Configuration, seed: number, exactStorage: boolean): ReferenceDecoder {
   const model = loadModel(c.geometry, fabricate(modelTensors(c.geometry), made(c.geometry, seed)));
   const own = fabricate(codecTensors(c.geometry, c.codec, c.path, c.branch), made(c.geometry, seed));
-  return new ReferenceDecoder(model, own, {
-    codec: c.codec,
-    path: c.path,
-    eviction: c.eviction,
-    choice: c.choice,
-    branch: c.branch,
-    materialised: c.materialised,
-    exactStorage,
-  });
+  return new ReferenceDecoder(model, own, { ...c, exactStorage });
 }
 
 /** Logits of the reference and of the device for one case: the worst relative error of its steps. */
 async function worstError(device: Device, c: Configuration, contextTokens: number, seed: number): Promise<number> {
   const reference = referenceOf(c, seed, false);
-  const decoder = await openDecoder(device, c, { weights: { storage: 'f16', seed }, batch: 1, contextTokens });
-  try {
+  return withDecoder(device, c, seed, { batch: 1, contextTokens }, async (decoder) => {
     let worst = 0;
     for (let i = 0; i < stepsOf(c); i++) {
       const token = tokenOf(c.geometry, seed, i);
@@ -82,9 +73,7 @@ async function worstError(device: Device, c: Configuration, contextTokens: numbe
       worst = Math.max(worst, relativeError(await decoder.logits(), expected));
     }
     return worst;
-  } finally {
-    decoder.close();
-  }
+  });
 }
 
 /**

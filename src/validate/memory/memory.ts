@@ -9,7 +9,7 @@ import { pathSpec } from '../../codecs/paths.js';
 import { CODECS, hasOwnStorage, isLatent, takesPositions } from '../../codecs/registry.js';
 import { memoryModel, prefillPeaks, type MemoryModel } from '../../cost/memory.js';
 import type { AllocationKind } from '../../decoder/gpu/allocations.js';
-import { openDecoder, type GpuDecoder } from '../../decoder/gpu/decoder.js';
+import type { GpuDecoder } from '../../decoder/gpu/decoder.js';
 import { mix } from '../../numbers/hash.js';
 import { sum } from '../../numbers/statistics.js';
 import { parseEviction, POLICY_NAMES } from '../../eviction/policy.js';
@@ -17,9 +17,8 @@ import type { Geometry } from '../../geometry/geometry.js';
 import type { Device } from '../../gpu/index.js';
 import { candidateId, listCandidates } from '../../plan/ask/candidates.js';
 import type { Candidate } from '../../plan/types.js';
-import type { Configuration } from '../../schedule/schedule.js';
 import { inTime, lateApart } from '../../bench/in-time.js';
-import type { Budget } from '../../io/budget.js';
+import { withDecoder, type CheckRules, type DecoderCase, type NotRun } from '../decoding.js';
 import { SMALL_FOUR_LOOPS, SMALL_HUGINN, SMALL_ORDINARY, SMALL_OURO } from './geometries.js';
 
 /** Kinds that the model counts; `control` is part of its reserve. */
@@ -59,17 +58,9 @@ export interface MemoryReport {
   /** Rows with a kind whose bytes differ. */
   readonly mismatches: readonly MemoryRow[];
   /** Configurations that the decoder does not execute (yet), and why: they were not checked. */
-  readonly notRun: readonly { readonly id: string; readonly model: string; readonly reason: string }[];
+  readonly notRun: readonly (NotRun & { readonly model: string })[];
   /** Configurations that there was no time for. */
   readonly notReached: number;
-}
-
-/** A configuration to open, with its name. */
-export interface MemoryCase {
-  readonly id: string;
-  readonly c: Configuration;
-  readonly batch: number;
-  readonly contextTokens: number;
 }
 
 /** Not a whole number of tiles or pages, so that rounding shows; beyond the budgets of the policies below. */
@@ -83,7 +74,6 @@ const CAPTURED_PROMPT_TOKENS = 45;
 const POSITIONS_PROMPT_TOKENS = 9;
 const PROMPT_CHUNK_TOKENS = 32;
 const EVICTIONS = ['none', ...POLICY_NAMES.map((name) => `${name}:40+24`)];
-const F16: StorageChoice = { storage: 'f16', groupSize: 32 };
 const BRANCH = { width: 6, perHead: false };
 /** Packed within a few steps; prompts run all tokens in all loops, and loops after the second read chosen keys. */
 const PACKED: Candidate = {
@@ -130,8 +120,9 @@ export function compareBytes(
   };
 }
 
-export const holds = (row: Pick<MemoryRow, 'kinds'>): boolean =>
-  row.kinds.every((k) => k.allocatedBytes === k.predictedBytes);
+/** Kinds whose bytes differ. */
+export const differing = ({ kinds }: Pick<MemoryRow, 'kinds'>): KindBytes[] =>
+  kinds.filter((k) => k.allocatedBytes !== k.predictedBytes);
 
 /**
  * Every codec, path and eviction that the planner offers for a model; even and odd ranks, every width of quantised
@@ -160,51 +151,41 @@ export function memoryCandidates(g: Geometry): Candidate[] {
 }
 
 /** `quick` leaves out the second and third model, and keeps every codec, path and eviction. */
-export function memoryCases(quick: boolean): MemoryCase[] {
+export function memoryCases(quick: boolean): DecoderCase[] {
   const models = quick ? [SMALL_OURO] : [SMALL_OURO, SMALL_HUGINN, SMALL_ORDINARY];
   const candidates = [
     ...models.flatMap((geometry) => memoryCandidates(geometry).map((candidate) => ({ geometry, candidate }))),
     { geometry: SMALL_FOUR_LOOPS, candidate: PACKED },
   ];
-  return candidates.flatMap(({ geometry, candidate }): MemoryCase[] => {
-    const of = (choice: StorageChoice, perHead: boolean): Configuration => ({
-      geometry,
-      ...candidate,
-      choice,
-      branch: { ...BRANCH, perHead },
-      gpus: 1,
-      targetWorkgroups: 8,
-      bindingBytes: Infinity,
-    });
-    const one = (suffix: string, cacheType: string, c: Configuration, batch: number): MemoryCase => ({
-      id: `${candidateId(geometry, candidate, cacheType)}${suffix}`,
-      c,
-      batch,
-      contextTokens: CONTEXT_TOKENS,
-    });
+  return candidates.flatMap(({ geometry, candidate }): DecoderCase[] => {
+    const of = (batch: number, cacheType: 'f16' | 'int4' = 'f16', perHead = false): DecoderCase => {
+      const choice: StorageChoice = { storage: cacheType === 'int4' ? 'q4' : cacheType, groupSize: 32 };
+      const branch = { ...BRANCH, perHead };
+      return {
+        id: `${candidateId(geometry, candidate, cacheType)}${perHead ? ' (branch per head)' : ''}`,
+        c: { geometry, ...candidate, choice, branch, gpus: 1, targetWorkgroups: 8, bindingBytes: Infinity },
+        batch,
+        contextTokens: CONTEXT_TOKENS,
+      };
+    };
+    if (quick) return [of(3)];
     return [
-      ...(quick ? [3] : [1, 3]).map((batch) => one('', 'f16', of(F16, false), batch)),
-      ...(hasOwnStorage(candidate.codec) || candidate.eviction || quick
-        ? []
-        : [one('', 'int4', of({ storage: 'q4', groupSize: 32 }, false), 2)]),
-      ...(pathSpec(candidate.path).branch && !quick ? [one(' (branch per head)', 'f16', of(F16, true), 2)] : []),
+      ...[of(1), of(3)],
+      ...(hasOwnStorage(candidate.codec) || candidate.eviction ? [] : [of(2, 'int4')]),
+      ...(pathSpec(candidate.path).branch ? [of(2, 'f16', true)] : []),
     ];
   });
 }
 
-export interface MemoryRules {
-  readonly seed: number;
-  readonly cases: readonly MemoryCase[];
-  readonly budget?: Budget;
-  readonly onCase?: (done: number, total: number, id: string) => void;
-  readonly stopped?: () => boolean;
+export interface MemoryRules extends CheckRules {
+  readonly cases: readonly DecoderCase[];
 }
 
 /**
  * Memory of prompts beside the decoder while they are prefilled, by each kind; nothing where another path has the same
  * prompts under eviction.
  */
-async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed: number): Promise<KindBytes[]> {
+async function prefillBytes(decoder: GpuDecoder, { c, batch }: DecoderCase, seed: number): Promise<KindBytes[]> {
   // Their prefill is that of the path that rebuilds inside attention.
   if (c.eviction !== null && (c.materialised || pathSpec(c.path).blocks)) return [];
   const prompt = (tokens: number): number[] =>
@@ -234,35 +215,27 @@ async function prefillBytes(decoder: GpuDecoder, { c, batch }: MemoryCase, seed:
  * @throws GpuError for any failure but an operation without a kernel
  */
 export async function checkMemory(device: Device, rules: MemoryRules): Promise<MemoryReport> {
-  const rowOf = async (of: MemoryCase): Promise<MemoryRow> => {
+  const rowOf = (of: DecoderCase): Promise<MemoryRow> => {
     const { id, c, batch, contextTokens } = of;
-    const decoder = await openDecoder(device, c, {
-      weights: { storage: 'f16', seed: rules.seed },
-      batch,
-      contextTokens,
-      pageTokens: PAGE_TOKENS,
-      prefillChunkTokens: PROMPT_CHUNK_TOKENS,
-    });
-    try {
+    const options = { batch, contextTokens, pageTokens: PAGE_TOKENS, prefillChunkTokens: PROMPT_CHUNK_TOKENS };
+    return withDecoder(device, c, rules.seed, options, async (decoder) => {
       const prefill = await prefillBytes(decoder, of, rules.seed);
       const { kinds, controlBytes } = compareBytes(decoder, memoryModel(c, contextTokens, PAGE_TOKENS), batch);
       return { id, model: c.geometry.name, batch, contextTokens, kinds: [...kinds, ...prefill], controlBytes };
-    } finally {
-      decoder.close();
-    }
+    });
   };
   const { results, ...without } = await eachConfiguration('memory', rules, rowOf);
   const rows = results.map(({ result }) => result);
-  return { rows, mismatches: rows.filter((row) => !holds(row)), ...without };
+  return { rows, mismatches: rows.filter((row) => differing(row).length > 0), ...without };
 }
 
 /** Cases in an order drawn from the seed, with what has no result. */
 export async function eachConfiguration<R>(
   kind: string,
   { cases, onCase, ...rules }: MemoryRules,
-  work: (of: MemoryCase) => Promise<R>,
+  work: (of: DecoderCase) => Promise<R>,
 ): Promise<
-  { results: { readonly one: MemoryCase; readonly result: R }[] } & Pick<MemoryReport, 'notRun' | 'notReached'>
+  { results: { readonly one: DecoderCase; readonly result: R }[] } & Pick<MemoryReport, 'notRun' | 'notReached'>
 > {
   const { results, notRun } = await inTime(
     cases,
