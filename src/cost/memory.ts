@@ -189,7 +189,7 @@ export const bytesPerSequence = (m: MemoryModel): number =>
 export function maxBatch(
   m: MemoryModel,
   usableBytes: number,
-  more?: { readonly beyond: number; readonly bytesEach: number },
+  more?: { readonly beyond: number; readonly bytesEach: number } | null,
 ): number {
   const free = usableBytes - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes;
   const each = bytesPerSequence(m);

@@ -104,8 +104,6 @@ export interface PlanRequest {
   readonly branch: Branch;
   readonly utilization: number;
   readonly reserveBytes: number;
-  /** What each sequence beyond so many takes of the server's reserve. */
-  readonly moreSequences?: NonNullable<ServerMemory['more']>;
   /** What the chosen server keeps for itself; null where none is chosen. */
   readonly server: ServerMemory | null;
   readonly pageTokens: number;
@@ -126,9 +124,8 @@ export interface PlanRequest {
   /** Share of the uncompressed model's scores that a recommended plan keeps. */
   readonly keep: number;
   readonly usdPerHour: number | null;
-  /** How predictions fared on published figures nearest to the question; null where none judge. */
+  /** How predictions fared on figures nearest to the question, and, where they have a target, on first tokens. */
   readonly tested: Tested | null;
-  /** The same of first tokens, where they have a target. */
   readonly testedFirst?: Tested | null;
   /** What the reader should know about the input: a device picked by memory, a stale calibration, ... */
   readonly notes: readonly string[];
@@ -208,9 +205,7 @@ interface OtherCheckpoint {
   readonly checkpoint: string;
   /** Of its worst score. */
   readonly share: number;
-  /**
-   * Its scores that count at this context, worst first; those that no table gives to one checkpoint stand with each.
-   */
+  /** Its scores that count at this context, worst first; scores of no one checkpoint stand with each. */
   readonly scores: readonly Score[];
 }
 

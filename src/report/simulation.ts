@@ -93,7 +93,8 @@ function sentences(r: SimulationReport): string[] {
             (sustained.low === 0 ? 'at no rate' : `up to ${formatNumber(sustained.low)}`) +
             (unsure === null ? ', surely' : `; no rate is sure: ${unsure}`)
         : '';
-      return `${run.id} (${run.servedBy ?? 'no server runs it'}) ${verdictWords(run, r)}${most}; ${limitWords(run, r)}.`;
+      const by = run.servedBy ?? 'no server runs it';
+      return `${run.id} (${by}) ${verdictWords(run, r)}${most}; ${limitWords(run, r)}.`;
     }),
   ];
 }

@@ -26,7 +26,7 @@ export interface RuntimeSource {
 }
 
 /** A row of the ledger, or a step that the user measured. */
-export type HostSource = { readonly row: string } | { readonly step: string };
+type HostSource = { readonly row: string } | { readonly step: string };
 
 /** Half-width of the time of a host that one step tells, log seconds: that of the ledger's hosts. */
 const ONE_STEP = 0.12;

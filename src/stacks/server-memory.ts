@@ -25,7 +25,7 @@ export interface ServerMemory {
   readonly utilization: number;
   readonly parts: readonly MemoryPart[];
   /** Where the user sets no limit of sequences: what each one beyond so many takes beside `parts`. */
-  readonly more?: { readonly beyond: number; readonly bytesEach: number };
+  readonly more?: { readonly beyond: number; readonly bytesEach: number } | null;
   /** Tokens of a block of its cache. */
   readonly pageTokens: number;
   /** A size of memory, in GiB, at which the rule takes more, where the GPU's lies next to it. */

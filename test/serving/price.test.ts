@@ -206,7 +206,7 @@ describe('near zero load', () => {
   });
 });
 
-it('the first token of a request alone has the ends that a plan says, and none is faster than the datasheet', async () => {
+it('the first token of a request alone has the ends of a plan, and none is faster than the datasheet', async () => {
   const random = randomOf(SEED);
   for (const stack of ['vllm', 'sglang', 'trtllm', 'vllm-rlt']) {
     const device = stack === 'vllm-rlt' ? 'h20' : random.pick(['h100', 'h200']);

@@ -51,7 +51,6 @@ export type Question = Pick<
   | 'branch'
   | 'utilization'
   | 'reserveBytes'
-  | 'moreSequences'
   | 'server'
   | 'pageTokens'
   | 'prefill'
@@ -124,8 +123,7 @@ export function readQuestion(
     branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
     utilization: number('utilization', { min: 0.1, max: 1 }, server?.utilization ?? 1),
     reserveBytes: s.reserve === undefined ? reserve : readReserve(text(s.reserve)),
-    ...(s.reserve === undefined && server?.more ? { moreSequences: server.more } : {}),
-    server,
+    server: server && (s.reserve === undefined ? server : { ...server, more: null }),
     pageTokens,
     prefill: choices('prefill', 'accumulated') as PrefillKind,
     ...(s.server?.maxNumSeqs === undefined

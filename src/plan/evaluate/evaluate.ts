@@ -103,7 +103,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const served = isWithinReserve(r, candidate);
   const model = memoryModel(c, r.contextTokens, r.pageTokens);
   const m = served ? withoutWorkspace(model) : model;
-  const exact = maxBatch(m, usable, r.moreSequences);
+  const exact = maxBatch(m, usable, r.server?.more);
   const peaks = served ? NO_PEAKS : prefillPeaks(c, r.contextTokens);
   const memoryOfPrefill = prefillFigures(r, m, peaks, usable);
   const prefill = { ...memoryOfPrefill, ...prompts(c, { maxBatch: { exact }, prefill: memoryOfPrefill }) };
@@ -127,7 +127,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
   const { rankK, rankV, bits, rankFirst, residual, tokens, constants, windowTokens, shareLayers } = codec;
-  const { beyond, bytesEach } = r.moreSequences ?? { beyond: 0, bytesEach: 0 };
+  const { beyond, bytesEach } = r.server?.more ?? { beyond: 0, bytesEach: 0 };
   const sampling = Math.max(0, sized - beyond) * bytesEach;
   const reservedBytes = r.reserveBytes + sampling + Math.round(r.device.vramBytes * (1 - r.utilization));
   const plan: Omit<Plan, 'marks'> = {

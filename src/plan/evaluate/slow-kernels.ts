@@ -41,9 +41,9 @@ function slowCache(r: PlanRequest, p: Plan): Warning | null {
   return {
     code: 'slow-cache',
     message:
-      `${r.pricer.source} is slower over a cache in 8-bit floats here: a step of ${counted(batch, 'sequence')} takes ` +
-      `${formatMilliseconds(time.estimate)} ms, over 16 bits ${formatMilliseconds(than.estimate)}. More sequences may ` +
-      'turn that: --batch',
+      `${r.pricer.source} is slower over a cache in 8-bit floats here: a step of ${counted(batch, 'sequence')} ` +
+      `takes ${formatMilliseconds(time.estimate)} ms, over 16 bits ${formatMilliseconds(than.estimate)}. More ` +
+      'sequences may turn that: --batch',
   };
 }
 

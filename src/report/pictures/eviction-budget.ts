@@ -57,7 +57,7 @@ export function budgetLines(view: View): BudgetLine[] {
       const m = memoryModel(c, report.contextTokens, request.pageTokens);
       if (allocatedTokens(eviction, report.contextTokens) !== budget || !(bytesPerSequence(m) > 0))
         throw new Error(`a budget of ${budget} tokens allocates another number`);
-      return { budget, bytes: m.kvBytesPerSequence, batch: maxBatch(m, usable, request.moreSequences) };
+      return { budget, bytes: m.kvBytesPerSequence, batch: maxBatch(m, usable, request.server?.more) };
     }),
   }));
 }

@@ -38,7 +38,7 @@ export function timeLines(view: View): TimeLines | null {
     let evidence: Evidence = 'measured';
     const points: BandLine['points'][number][] = [];
     for (const x of contextsOf(request.contextTokens)) {
-      if (maxBatch(memoryModel(c, x, request.pageTokens), usable, request.moreSequences) < batch) continue;
+      if (maxBatch(memoryModel(c, x, request.pageTokens), usable, request.server?.more) < batch) continue;
       const step = priceStep(c, pricer, batch, x);
       evidence = weaker(evidence, step.evidence);
       points.push({ x, y: step.estimate * 1e3, low: step.low * 1e3, high: step.high * 1e3 });

@@ -23,8 +23,8 @@ import {
   testedWords,
   type AnswerLine,
 } from './answer-text.js';
+import { fitting, fleetColumns, shownRows } from './fleet-table.js';
 import type { AnsweredFleet } from '../plan-json.js';
-import { keepsLabel } from '../plan-rows.js';
 import {
   defaultWords,
   shownOf,
@@ -32,7 +32,7 @@ import {
   unsureWords,
   warmedUp,
 } from '../simulation-words.js';
-import { columns, left, right, wrap, type Column } from './text.js';
+import { columns, wrap } from './text.js';
 import type { View } from '../view.js';
 
 /** What is asked of a fleet on one device. @param simulated where the question has a workload */
@@ -308,49 +308,6 @@ function rowWords(row: FleetRow, { device: gpu, tested }: PlanReport): string {
     1,
   );
   return `${row.gpus} ${device}${shapeWords(row, WHY_ONE[row.limitedBy])}${time}${most}${usd}. ${loss}`;
-}
-
-/** Rows of the table. */
-const MOST_ROWS = 14;
-
-/** The fewest GPUs first; what the answer names is among them. */
-export function shownRows({ rows, deploy, upside }: Fleet): FleetRow[] {
-  const named = rows.filter((row) => row === deploy || row === upside);
-  const others = rows.filter((row) => !named.includes(row)).slice(0, MOST_ROWS - named.length);
-  return rows.filter((row) => named.includes(row) || others.includes(row));
-}
-
-/** Columns that a narrow terminal does without, the first to go first. */
-const SPARED = ['kernels', 'replicas', 'ms/token'];
-
-/** The columns that fit this width. */
-function fitting(spec: readonly Column<FleetRow>[], rows: readonly FleetRow[], width: number): Column<FleetRow>[] {
-  const kept = [...spec];
-  for (const title of SPARED) {
-    if (columns(kept, rows).every((line) => line.length <= width)) break;
-    kept.splice(
-      kept.findIndex((c) => c.title === title),
-      1,
-    );
-  }
-  return kept;
-}
-
-/** What a table of codecs says, `>` to deploy and `+` the upside. */
-export function fleetColumns(fleet: Fleet): Column<FleetRow>[] {
-  const mark = (row: FleetRow): string => (row === fleet.deploy ? '>' : row === fleet.upside ? '+' : ' ');
-  return present<Column<FleetRow>>([
-    left(' ', mark),
-    left('codec', (row) => row.planId.split('/')[0] as string),
-    right('GPUs', (row) => String(row.gpus)),
-    right('replicas', (row) => `${row.replicas} × ${row.tensorParallel}`),
-    right('users', (row) => `${row.usersPerReplica}/${row.mostUsersPerReplica}`),
-    right('ms/token', (row) => (row.secondsPerStep ? milliseconds(row.secondsPerStep.estimate) : '–')),
-    fleet.rows.some((row) => row.usdPerHour !== null) &&
-      right('$/hour', (row) => (row.usdPerHour === null ? '–' : brief(row.usdPerHour))),
-    left('kernels', (row) => row.servedBy ?? row.evidence ?? '–'),
-    right('keeps', ({ kept }) => keepsLabel({ qualityKept: kept }, true)),
-  ]);
 }
 
 /** What its columns mean. */
