@@ -68,12 +68,18 @@ const plan: Tool = {
   },
 };
 
+/** Fields of a plan: requests have lengths, users and limits of their own. */
+const PLANNED_ALONE = { context: true, batch: true, users: true } as const;
+
 const simulate: Tool = {
   name: 'simulate',
   description:
     'What happens when requests arrive (workload, server): latencies and throughput; with findRate the highest ' +
-    'rate that meets the targets ttft and tpot, for every candidate.',
-  input: scenarioFields.extend({ findRate: z.boolean().optional().describe('search the highest rate [false]') }),
+    'rate that meets the targets ttft and tpot, for every candidate. Lengths, users and limits are those of workload ' +
+    'and server.',
+  input: scenarioFields
+    .omit(PLANNED_ALONE)
+    .extend({ findRate: z.boolean().optional().describe('search the highest rate [false]') }),
   async run(input, progress) {
     const scenario = scenarioIn(input);
     const served = { ...scenario, workload: scenario.workload ?? {} };

@@ -95,7 +95,8 @@ export function settle(
  * Simulates the candidates of a scenario.
  * @throws UserError for settings that cannot be, and where nothing is left to simulate (exit code 3)
  */
-export async function simulate(scenario: Scenario, sources: Sources, o: SimulationOptions): Promise<SimulationReport> {
+export async function simulate(asked: Scenario, sources: Sources, o: SimulationOptions): Promise<SimulationReport> {
+  const scenario = withUsers(asked);
   const { setting, plan } = settle(scenario, sources, o);
   const { request, workload, server, targets, tested } = setting;
   const host = hostOf(sources, scenario);
@@ -184,6 +185,18 @@ export async function simulate(scenario: Scenario, sources: Sources, o: Simulati
       ...request.notes,
     ],
   };
+}
+
+/** Users that GPUs are counted for are those who wait. @throws UserError where requests come by themselves */
+function withUsers(scenario: Scenario): Scenario {
+  const { users, workload = {} } = scenario;
+  if (users === undefined || workload.users !== undefined) return scenario;
+  if (workload.arrivals !== 'closed' || workload.trace !== undefined)
+    throw new UserError(
+      `users ${users} says nothing of requests that come by themselves`,
+      'add arrivals: closed to the workload, or leave users out',
+    );
+  return { ...scenario, workload: { ...workload, users } };
 }
 
 /** Share of its users that a run has in it on average, below which its throughput is not that of a long one. */

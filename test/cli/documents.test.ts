@@ -373,9 +373,7 @@ describe('what the pages list', () => {
     expect(trust).toContain(`\`${full}\` ms a token`);
     const [, run, word] = /At (\d+): \d+ ms a token \([\d–]+, (\w+)\)/.exec(readme)!;
     expect(trust).toContain(`${run} sequences at once. The time is\n\`${word}\``);
-    const counts = /^(\d+) rows of real servers; (\d+) are priced/m.exec(
-      read(join(ROOT, 'docs/accuracy.md')),
-    )!;
+    const counts = /^(\d+) rows of real servers; (\d+) are priced/m.exec(read(join(ROOT, 'docs/accuracy.md')))!;
     const [rows, priced] = counts.slice(1).map((n) => Number(n).toLocaleString('en-US'));
     expect(trust).toContain(`with ${priced} of ${rows} published rows`);
     expect(readme).toContain(`against ${priced} published rows`);

@@ -70,6 +70,8 @@ describe('lla-sim mcp', () => {
       ['plan', { devic: 'h200' }, /has an unknown field "devic"; did you mean device\?/],
       ['plan', { device: 'h200', context: '100M', codec: ['full'] }, /^nothing fits: /],
       ['simulate', { device: 'h200', findRate: 3 }, /findRate/],
+      ['simulate', { device: 'h200', users: 100_000 }, /has an unknown field "users"/],
+      ['simulate', { device: 'h200', context: '32k' }, /has an unknown field "context"/],
       ['compare', { scenarios: [] }, /^compare: scenarios /],
       ['models', { nme: 'ouro-1.4b' }, /^models: arguments has an unknown field "nme"; /],
       ['cook', {}, /^there is no tool "cook"; call plan, /],
