@@ -181,10 +181,30 @@ export async function simulate(asked: Scenario, sources: Sources, o: SimulationO
       ...transferNotes(server),
       ...watermarkNote(host?.stack, scenario.server?.watermark),
       ...(runs[0] ? fewAtOnce(runs[0], workload) : []),
+      ...(scenario.server?.maxModelLen === undefined ? [] : tooLongToStart(setting, runs)),
       ...(o.findRate ? [] : frontEnd(host?.stack, workload.requestsPerSecond ?? 0, server)),
       ...request.notes,
     ],
   };
+}
+
+/** What a model and a server say to a longest request that the user names. */
+function tooLongToStart({ request, server }: Setting, runs: readonly Run[]): string[] {
+  const { maxModelLen: longest, blockTokens } = server;
+  const { maxPositions, name } = request.geometry;
+  const short = runs.filter(({ kvBlocks }) => kvBlocks * blockTokens < longest);
+  return [
+    ...(longest > maxPositions
+      ? [
+          `--max-model-len ${longest} exceeds the ${maxPositions} positions that ${name} was trained for: memory and ` +
+            'time hold, quality does not',
+        ]
+      : []),
+    ...short.map(
+      ({ id, kvBlocks }) =>
+        `servers do not start with --max-model-len ${longest}: the cache of ${id} holds ${kvBlocks * blockTokens} tokens`,
+    ),
+  ];
 }
 
 /** Users that GPUs are counted for are those who wait. @throws UserError where requests come by themselves */

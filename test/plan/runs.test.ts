@@ -27,6 +27,10 @@ describe('lists', () => {
       { device: 'h200', context: '32k', model, usdPerHour: 3.6 },
     ]);
     expect(runsOf({ device: 'h200', usdPerHour: 3.5 })).toEqual([{ device: 'h200', usdPerHour: 3.5 }]);
+    for (const context of ['32,768', '4,096', '131,072', '1,048,576'])
+      expect(() => runsOf({ device: 'h200', context })).toThrow(`may be ${context.replaceAll(',', '')} tokens, or`);
+    for (const context of ['128,256,512', '32, 768', '512,768', '4096,32768', '4,096k'])
+      expect(runsOf({ device: 'h200', context })).toHaveLength(context.split(',').length);
     expect(runsOf({ device: 'h200', cacheType: 'f16,int8' }).map((s) => s.cacheType)).toEqual(['f16', 'int8']);
     expect(runsOf({ device: 'h100,H100', context: '4k,4k' })).toEqual([{ device: 'h100', context: '4k' }]);
   });

@@ -382,6 +382,7 @@ describe('refusals', () => {
     ['--percentile 100', '--percentile must be a number from'],
     ['--trace none.csv', 'does not exist'],
     ['a.yaml b', 'is one word too many'],
+    ['--codec full --kv-blocks 100000', '--kv-blocks 100000 are more than the '],
     ['--draft-loops 2', '--draft-loops is for speculation'],
     ['--draft-acceptance 0.5', '--draft-acceptance is for speculation'],
     ['--draft-tokens 0', '--draft-tokens must be a whole number from 1 to 64'],
@@ -396,8 +397,10 @@ describe('refusals', () => {
     ],
     ['--model ouro-2.6b --depth ouro-1.4b@0.5 --skipped-kv copy', 'is of another model; write a share for each loop'],
     ['--loops 3 --depth ouro-1.4b@0.5 --skipped-kv copy', 'ouro-1.4b@0.5 is of'],
+    ['b.yaml', 'users 40 says nothing of requests that come by themselves; add arrivals: closed'],
   ])('%s', async (line, message) => {
-    expectRefused(await simulate(...(line.startsWith('a.yaml') ? [] : H200), ...words(line)), message);
+    const own = line === 'b.yaml' ? [file('b.yaml', 'device: h200\nusers: 40\n')] : null;
+    expectRefused(await simulate(...(own ?? [...(line.startsWith('a.yaml') ? [] : H200), ...words(line)])), message);
   });
 
   it('no server that runs one sequence at a time', async () => {

@@ -21,6 +21,7 @@ export function runsOf(s: Scenario): Scenario[] {
       `--${flagOf(ofOne)} belongs to one device, not to ${devices.join(', ')}`,
       'leave it out, or name one device',
     );
+  refuseThousands(s.context);
   const contexts = listOf(s.context, '--ctx', (word) => parseTokens(word, '--ctx'));
   const cacheTypes = listOf(s.cacheType, '--cache-type');
   const { usdPerHour: _price, ...rest } = s;
@@ -44,6 +45,21 @@ export function runsOf(s: Scenario): Scenario[] {
       `at most ${MOST_RUNS} are planned at once`,
     );
   return runs;
+}
+
+/** Contexts of a list that are meant are multiples of this, as a rule. */
+const ROUND_TOKENS = 128;
+
+/** @throws UserError for `32,768`, which is rather a number with its thousands apart than two contexts */
+function refuseThousands(context: Scenario['context']): void {
+  const text = String(context ?? '');
+  if (!/^\d{1,3}(,\d{3})+$/.test(text)) return;
+  const [first, ...rest] = text.split(',') as [string, ...string[]];
+  if (Number(first) % ROUND_TOKENS !== 0 || rest.some((group) => group.startsWith('0')))
+    throw new UserError(
+      `--ctx ${text} may be ${text.replaceAll(',', '')} tokens, or ${rest.length + 1} contexts`,
+      `write ${text.replaceAll(',', '')}, or with spaces '${text.replaceAll(',', ', ')}'`,
+    );
 }
 
 const isList = (value: string | number | undefined): boolean => String(value ?? '').includes(',');
