@@ -18,6 +18,11 @@ const DISTURBED = 1.5;
 /** Share of rows that a table may lose. */
 const MOST_DROPPED = 0.05;
 
+/** Times the datasheet's time which no kernel takes in all shapes: such a table is in another unit than seconds. */
+const OTHER_UNIT = 100;
+/** Shapes that take less by the datasheet are launches above all. */
+const LEAST_FLOOR_SECONDS = 5e-6;
+
 export interface ScreenRates extends Rates {
   readonly l2Bytes: number;
 }
@@ -30,6 +35,17 @@ function impossible(work: OpWork, seconds: number, rates: ScreenRates): string |
   if (work.operations / seconds > PEAK_MARGIN * rates.operationsPerSecond)
     return 'more operations a second than the peak';
   return null;
+}
+
+/** The least multiple of the datasheet's time that a shape takes; null where all shapes are small. */
+function leastOverFloor(rows: readonly MeasuredTime[], workOf: (row: MeasuredTime) => OpWork, rates: ScreenRates) {
+  const multiples = rows.flatMap((row) => {
+    const work = workOf(row);
+    const bandwidth = work.onLink ? rates.linkBytesPerSecond : rates.memoryBytesPerSecond;
+    const floor = Math.max(work.bytes / bandwidth, work.operations / rates.operationsPerSecond);
+    return floor >= LEAST_FLOOR_SECONDS && floor < Infinity ? [row.seconds / floor] : [];
+  });
+  return multiples.length === 0 ? null : Math.min(...multiples);
 }
 
 /**
@@ -74,9 +90,10 @@ export interface Screened {
 /** Drops rows that cannot be true. */
 export function screen(table: Pick<RawTable, 'op' | 'fixed' | 'rows'>, rates: ScreenRates): Screened {
   const spec = classSpec(table.op);
-  const possible = table.rows.filter(
-    (row) => impossible(spec.work({ ...row.shape, ...table.fixed }), row.seconds, rates) === null,
-  );
+  const workOf = (row: MeasuredTime): OpWork => spec.work({ ...row.shape, ...table.fixed });
+  const possible = table.rows.filter((row) => impossible(workOf(row), row.seconds, rates) === null);
+  const least = leastOverFloor(possible, workOf, rates);
+  const otherUnit = least !== null && least > OTHER_UNIT;
   const disturbed = disturbedIn(possible);
   const rows = possible.filter((row) => !disturbed(row));
   const dropped = table.rows.length - rows.length;
@@ -89,8 +106,12 @@ export function screen(table: Pick<RawTable, 'op' | 'fixed' | 'rows'>, rates: Sc
     dropped,
     reasons: [
       ...reason(table.rows.length - possible.length, 'are faster than the GPU can be'),
+      ...reason(
+        otherUnit ? possible.length : 0,
+        `take ${Math.floor(least ?? 0)} times as long as by the datasheet, or longer: times are in seconds`,
+      ),
       ...reason(possible.length - rows.length, `take over ${DISTURBED} times as long as all shapes around them`),
     ],
-    passes: rows.length > 0 && dropped <= MOST_DROPPED * table.rows.length,
+    passes: rows.length > 0 && !otherUnit && dropped <= MOST_DROPPED * table.rows.length,
   };
 }
