@@ -18,7 +18,16 @@ import { findRate } from './find-rate.js';
 import { raisedNote } from './trial.js';
 import { refusedSkipping, type Depth } from './depth.js';
 import type { Ended } from './metrics.js';
-import { allRefused, readServer, readTargets, reportedTargets, wholePrompts, type ServerChoice } from './question.js';
+import {
+  allRefused,
+  beyondNotes,
+  readServer,
+  readTargets,
+  reportedTargets,
+  wholePrompts,
+  withUsers,
+  type ServerChoice,
+} from './question.js';
 import { readWorkload, type WorkloadChoice } from './workload/read.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
@@ -181,42 +190,11 @@ export async function simulate(asked: Scenario, sources: Sources, o: SimulationO
       ...transferNotes(server),
       ...watermarkNote(host?.stack, scenario.server?.watermark),
       ...(runs[0] ? fewAtOnce(runs[0], workload) : []),
-      ...(scenario.server?.maxModelLen === undefined ? [] : tooLongToStart(setting, runs)),
+      ...beyondNotes(scenario.server ?? {}, server, request.geometry, runs),
       ...(o.findRate ? [] : frontEnd(host?.stack, workload.requestsPerSecond ?? 0, server)),
       ...request.notes,
     ],
   };
-}
-
-/** What a model and a server say to a longest request that the user names. */
-function tooLongToStart({ request, server }: Setting, runs: readonly Run[]): string[] {
-  const { maxModelLen: longest, blockTokens } = server;
-  const { maxPositions, name } = request.geometry;
-  const short = runs.filter(({ kvBlocks }) => kvBlocks * blockTokens < longest);
-  return [
-    ...(longest > maxPositions
-      ? [
-          `--max-model-len ${longest} exceeds the ${maxPositions} positions that ${name} was trained for: memory and ` +
-            'time hold, quality does not',
-        ]
-      : []),
-    ...short.map(
-      ({ id, kvBlocks }) =>
-        `servers do not start with --max-model-len ${longest}: the cache of ${id} holds ${kvBlocks * blockTokens} tokens`,
-    ),
-  ];
-}
-
-/** Users that GPUs are counted for are those who wait. @throws UserError where requests come by themselves */
-function withUsers(scenario: Scenario): Scenario {
-  const { users, workload = {} } = scenario;
-  if (users === undefined || workload.users !== undefined) return scenario;
-  if (workload.arrivals !== 'closed' || workload.trace !== undefined)
-    throw new UserError(
-      `users ${users} says nothing of requests that come by themselves`,
-      'add arrivals: closed to the workload, or leave users out',
-    );
-  return { ...scenario, workload: { ...workload, users } };
 }
 
 /** Share of its users that a run has in it on average, below which its throughput is not that of a long one. */

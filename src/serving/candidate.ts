@@ -100,14 +100,7 @@ export class Service {
       prefill: method,
       withinReserve: isWithinReserve(request, candidate),
     });
-    const { blocks: fitting, blockBytes, weightsBytes } = this.capacity;
-    const blocks = server.kvBlocks ?? fitting;
-    const most = Math.floor((request.device.vramBytes - weightsBytes) / blockBytes);
-    if (blocks > Math.max(most, fitting))
-      throw new UserError(
-        `--kv-blocks ${blocks} are more than the ${most} of ${this.id} for which the GPU has memory beside the weights`,
-        `leave it out: ${fitting} fit beside what the server keeps`,
-      );
+    const blocks = server.kvBlocks ?? this.capacity.blocks;
     // A hash id of a trace stands for whole blocks.
     const hash = workload.hashTokens;
     const unitTokens = hash !== null && hash % server.blockTokens === 0 ? hash : server.blockTokens;

@@ -1,7 +1,9 @@
 /** Reads the settings of a simulation: text and numbers from outside become a server and targets. */
 import type { DeviceSpec } from '../devices/catalogue.js';
 import { EXIT, UserError } from '../errors.js';
+import type { Geometry } from '../geometry/geometry.js';
 import type { PlanRequest } from '../plan/types.js';
+import { present } from '../present.js';
 import {
   asked,
   choice,
@@ -26,6 +28,7 @@ import {
 import { parseNumber, parseRate, parseSeconds, parseTokens } from '../numbers/units.js';
 import { readDepth, type Depth } from './depth.js';
 import type { Targets } from './metrics.js';
+import type { Capacity } from './price/capacity.js';
 import type { ReportedTargets } from './types.js';
 import { ROUTERS, type BatchWait, type Router } from './scheduler/options.js';
 import { readSpeculation, type Speculation } from './speculation.js';
@@ -212,4 +215,45 @@ export function allRefused(
       : 'raise --kv-blocks, or leave it out',
     EXIT.noSolution,
   );
+}
+
+/** Users that GPUs are counted for are those who wait. @throws UserError where requests come by themselves */
+export function withUsers(scenario: Scenario): Scenario {
+  const { users, workload = {} } = scenario;
+  if (users === undefined || workload.users !== undefined) return scenario;
+  if (workload.arrivals !== 'closed' || workload.trace !== undefined)
+    throw new UserError(
+      `users ${users} says nothing of requests that come by themselves`,
+      'add arrivals: closed to the workload, or leave users out',
+    );
+  return { ...scenario, workload: { ...workload, users } };
+}
+
+/** Where a server would not start as it was asked for, or has more memory than the GPU. */
+export function beyondNotes(
+  asked: Server,
+  { maxModelLen: longest, blockTokens }: ServerChoice,
+  { maxPositions, name }: Geometry,
+  runs: readonly { readonly id: string; readonly kvBlocks: number; readonly capacity: Pick<Capacity, 'blocks'> }[],
+): string[] {
+  const named = asked.maxModelLen !== undefined;
+  return present([
+    named &&
+      longest > maxPositions &&
+      `--max-model-len ${longest} exceeds the ${maxPositions} positions that ${name} was trained for: memory and time ` +
+        'hold, quality does not',
+    ...runs.map(
+      ({ id, kvBlocks }) =>
+        named &&
+        kvBlocks * blockTokens < longest &&
+        `servers do not start with --max-model-len ${longest}: the cache of ${id} holds ` +
+          `${kvBlocks * blockTokens} tokens`,
+    ),
+    ...runs.map(
+      ({ id, kvBlocks, capacity }) =>
+        kvBlocks > capacity.blocks &&
+        `--kv-blocks ${kvBlocks} are more than the ${capacity.blocks} of ${id} that fit: a larger GPU is ` +
+          'simulated',
+    ),
+  ]);
 }

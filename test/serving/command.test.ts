@@ -382,7 +382,6 @@ describe('refusals', () => {
     ['--percentile 100', '--percentile must be a number from'],
     ['--trace none.csv', 'does not exist'],
     ['a.yaml b', 'is one word too many'],
-    ['--codec full --kv-blocks 100000', '--kv-blocks 100000 are more than the '],
     ['--draft-loops 2', '--draft-loops is for speculation'],
     ['--draft-acceptance 0.5', '--draft-acceptance is for speculation'],
     ['--draft-tokens 0', '--draft-tokens must be a whole number from 1 to 64'],
@@ -461,6 +460,16 @@ describe('refusals', () => {
     expect(await said(...H200, '--requests', '50', '--max-model-len', '100')).toMatch(
       /longer than --max-model-len 100; raise it/,
     );
+  });
+
+  it('notes say where more is asked for than the GPU or the model has', async () => {
+    const notes = async (line: string): Promise<string> =>
+      (await report(...H200, '--codec', 'full', '--requests', '20', ...words(line))).notes.join('; ');
+    expect(await notes('--max-model-len 4M')).toMatch(
+      /exceeds the 65536 positions .* quality does not; servers do not start .*: the cache of full\/full holds 169424/,
+    );
+    expect(await notes('--kv-blocks 100000')).toMatch(/100000 are more than the 10589 of full\/full that fit/);
+    expect(await notes('--kv-blocks 10000 --max-model-len 64k')).not.toMatch(/that fit|do not start|positions/);
   });
 
   it('a search names more tokens an iteration only where they help', async () => {
