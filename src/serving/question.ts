@@ -240,8 +240,8 @@ export function beyondNotes(
   return present([
     named &&
       longest > maxPositions &&
-      `--max-model-len ${longest} exceeds the ${maxPositions} positions that ${name} was trained for: memory and time ` +
-        'hold, quality does not',
+      `--max-model-len ${longest} exceeds the ${maxPositions} positions that ${name} was trained for: memory and ` +
+        'time hold, quality does not',
     ...runs.map(
       ({ id, kvBlocks }) =>
         named &&
