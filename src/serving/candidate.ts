@@ -6,7 +6,7 @@ import { verificationRefusal } from '../codecs/verification.js';
 import { UserError } from '../errors.js';
 import { allocatedTokens } from '../eviction/policy.js';
 import type { Evidence } from '../cost/evidence.js';
-import { firstTokenFactor } from '../cost/first-token.js';
+import { firstTokenFactor, leastSeconds } from '../cost/first-token.js';
 import { pricePrompt, type SchedulePrice } from '../cost/latency.js';
 import { linkRate, type Link } from '../cost/exchange.js';
 import { candidateId } from '../plan/ask/candidates.js';
@@ -290,11 +290,13 @@ export class Service {
     };
   }
 
-  /** The price of a prompt of the mean length. */
-  private prompt(): SchedulePrice {
+  /** Seconds a token of a prompt of the mean length takes by the datasheet. */
+  private leastPerPromptToken(): number {
     const { request, workload, server } = this.setting;
+    const pricer = request.pricer!;
     const promptTokens = Math.min(server.maxModelLen, Math.max(1, Math.round(workload.meanPromptTokens)));
-    return (this.meanPrompt ??= pricePrompt(this.tables.c, request.pricer!, { method: this.method, promptTokens }));
+    const prompt = (this.meanPrompt ??= pricePrompt(this.tables.c, pricer, { method: this.method, promptTokens }));
+    return leastSeconds(prompt, pricer) / promptTokens;
   }
 
   private loopPrices(bound: Bound): LoopPricer {
@@ -324,7 +326,8 @@ export class Service {
       requests,
       pricer: new CostModelPricer(tables, bound),
       requestSeconds: pricer?.requestOverhead?.[bound] ?? 0,
-      firstTokenFactor: pricer && bound !== 'estimate' ? firstTokenFactor(pricer, bound, this.prompt()) : 1,
+      ...(pricer && bound !== 'estimate' ? { firstTokenFactor: firstTokenFactor(pricer, bound) } : {}),
+      leastPerPromptToken: this.leastPerPromptToken(),
       depth: depth && {
         of: depth,
         pricer: this.loopPrices(bound),

@@ -1,4 +1,5 @@
 /** The simulation: requests come, replicas work, and one queue of events says what is next. */
+import { fastEnd } from '../cost/first-token.js';
 import { turn } from '../io/turn.js';
 import type { IterationPricer } from './scheduler/batch.js';
 import type { Depth } from './depth.js';
@@ -43,6 +44,8 @@ export interface RunOptions {
   readonly requestSeconds?: number;
   /** At an end of the interval: how much further from the estimate first tokens are than steps (ServerSpread). */
   readonly firstTokenFactor?: number;
+  /** No first token is faster than this for each token of its prompt, unless a prefix was cached. */
+  readonly leastPerPromptToken?: number;
   /** Iterations by passes over the looped layers; without a prefix cache. */
   readonly depth?: null | {
     readonly of: Depth;
@@ -296,7 +299,7 @@ class Simulation implements Surroundings {
 
   completed(slot: number, now: number): void {
     const { requests, metrics } = this;
-    const { requestSeconds = 0, firstTokenFactor: factor = 1 } = this.options;
+    const { requestSeconds = 0, firstTokenFactor: factor = 1, leastPerPromptToken: least = 0 } = this.options;
     this.count(now, -1);
     const arrival = requests.arrival[slot]!;
     const outputTokens = requests.output[slot]!;
@@ -305,8 +308,9 @@ class Simulation implements Surroundings {
     const queueSeconds = requests.scheduled[slot]! - arrival;
     const firstToken = first - arrival + requestSeconds;
     // The fast end has no first token before its request was scheduled.
-    const further = (factor < 1 ? firstToken - queueSeconds : firstToken) * (factor - 1);
-    const ttftSeconds = firstToken + further;
+    const began = firstToken - queueSeconds;
+    const ttftSeconds = factor < 1 ? queueSeconds + fastEnd(began, factor, least * promptTokens) : firstToken * factor;
+    const further = ttftSeconds - firstToken;
     const e2elSeconds = now - arrival + requestSeconds + further;
     metrics.end({
       number: requests.number[slot]!,
