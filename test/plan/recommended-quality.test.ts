@@ -119,4 +119,16 @@ describe(`no answer names a plan whose published scores lie below --keep (seed $
     expect(p.qualityKept).toMatchObject({ metric: 'openbook-qa', checkpoint: 'Tables scale and scale_mc' });
     expect(named(report).map((c) => c?.planId.split('/')[0])).not.toContain('mla-head-10.67x');
   });
+
+  it('an eviction that keeps every token of the context has the scores of none', async () => {
+    const codec = ['full', 'lla', 'cla'];
+    const kept = async (s: Scenario): Promise<(Plan['qualityKept'] | undefined)[]> =>
+      (await ask({ device: 'h200', codec, ...s }, { everyRow: true })).plans
+        .filter((p) => p.path !== 'absorbed')
+        .map((p) => p.qualityKept);
+    const plain = await kept({ context: 512 });
+    expect(plain.filter((k) => k !== null).length).toBeGreaterThan(2);
+    expect(await kept({ context: 512, eviction: ['streaming:4+1020'] })).toEqual(plain);
+    expect(await kept({ context: 2048, eviction: ['streaming:4+1020'] })).not.toEqual(await kept({ context: 2048 }));
+  });
 });

@@ -36,6 +36,7 @@ import {
   type ComparedFigure,
   type QualityQuery,
 } from '../../quality/quality.js';
+import type { Eviction } from '../../eviction/policy.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
@@ -75,12 +76,12 @@ const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
   isUncompressed(c.codec) && c.eviction === null && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
 
 /** The model without any loss, whatever is published of it. */
-const isItself = ({ choice: { storage }, geometry }: Pick<PlanRequest, 'choice' | 'geometry'>, c: Candidate): boolean =>
+const isItself = (r: Pick<PlanRequest, 'choice' | 'geometry' | 'contextTokens'>, c: Candidate): boolean =>
   isUncompressed(c.codec) &&
-  c.eviction === null &&
-  (storage === 'f16' || storage === 'f32') &&
+  evicting(r, c) === null &&
+  (r.choice.storage === 'f16' || r.choice.storage === 'f32') &&
   // What a server rounds as it loads is another model.
-  !geometry.quantised?.whenLoaded;
+  !r.geometry.quantised?.whenLoaded;
 
 /** Whether the working memory of steps and prompts lies in what the server reserves. */
 export const isWithinReserve = (r: Pick<PlanRequest, 'choice' | 'server'>, c: Candidate): boolean =>
@@ -278,9 +279,13 @@ function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
     windowTokens: c.codec.windowTokens,
     ratio: coreRatio(r.geometry, c.codec),
     pathClass: pathClassOf(c.codec.kind, c.path),
-    eviction: c.eviction,
+    eviction: evicting(r, c),
   };
 }
+
+/** The eviction of a candidate; null where it keeps every token of the question's context, as without one. */
+const evicting = ({ contextTokens }: Pick<PlanRequest, 'contextTokens'>, { eviction }: Candidate): Eviction | null =>
+  eviction && eviction.budgetTokens >= contextTokens ? null : eviction;
 
 /** Why nobody would take this path where the codec has another: it saves no memory, or computes something else. */
 function unlikePublished({ codec, path }: Pick<Candidate, 'codec' | 'path'>) {
