@@ -12,6 +12,7 @@ import {
   MIB,
   GIB,
   FULL,
+  FULL_DECODING,
   lla,
   LLA_4X,
   LLA_21X,
@@ -67,7 +68,6 @@ export function memory(): PaperFigure[] {
   ];
 }
 
-const FULL_PATH: Decoding = { codec: FULL, path: 'full' };
 /** The paper's capacity path writes rebuilt K and V to memory at every step (Section serving_details). */
 const REBUILT = (codec: Codec): Decoding => ({ codec, path: 'reconstruct', materialised: true });
 const CAPACITY_PATH = REBUILT(LLA_21X);
@@ -77,7 +77,7 @@ export function capacity(): PaperFigure[] {
   const rows = ([OURO, OURO_26] as const).flatMap((model) =>
     CODECS.flatMap(([name, codec]) => {
       const text = cellAt('memory', `max batch at 4k, ${MODEL_NAMES[model]}`, name);
-      return text === 'n/a' ? [] : [[model, name, codec === FULL ? FULL_PATH : REBUILT(codec), text] as const];
+      return text === 'n/a' ? [] : [[model, name, codec === FULL ? FULL_DECODING : REBUILT(codec), text] as const];
     }),
   );
   return [
@@ -95,12 +95,7 @@ export function capacity(): PaperFigure[] {
       'memory/batch-gain',
       'batch gain of 21.3× (768 / 32)',
       explained('24×', 'ratio'),
-      {
-        of: 'batch-gain',
-        model: OURO,
-        decoding: CAPACITY_PATH,
-        contextTokens: DECODE_CONTEXT,
-      },
+      { of: 'batch-gain', model: OURO, decoding: CAPACITY_PATH, contextTokens: DECODE_CONTEXT },
     ),
   ];
 }
@@ -119,7 +114,7 @@ export function latency(): PaperFigure[] {
       'memory/latency/teacher',
       'decode latency, teacher',
       interval(latencyOf('teacher'), 'seconds', 1e-3),
-      { of: 'step-seconds', ...at, decoding: FULL_PATH, batch: 1, fullPeak },
+      { of: 'step-seconds', ...at, decoding: FULL_DECODING, batch: 1, fullPeak },
     ),
     figure(
       where,
@@ -144,7 +139,7 @@ export function latency(): PaperFigure[] {
     figure(where, 'memory/throughput/teacher', 'peak throughput, teacher', interval(peakOf('teacher'), 'tokens/s'), {
       of: 'throughput',
       ...at,
-      decoding: FULL_PATH,
+      decoding: FULL_DECODING,
     }),
     figure(
       where,
@@ -175,7 +170,7 @@ export function absorbed(): PaperFigure[] {
           `absorbed/${contextTokens}/teacher`,
           `teacher at ${label}`,
           interval(`${teacher} ms`, 'seconds', 1e-3),
-          { of: 'layer-seconds', ...at, decoding: FULL_PATH },
+          { of: 'layer-seconds', ...at, decoding: FULL_DECODING },
         ),
         figure(
           where,
