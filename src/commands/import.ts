@@ -12,7 +12,7 @@ import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/import/llmser
 import { selectTables, type TableVersions } from '../stacks/import/select.js';
 import { makeStackFile } from '../stacks/fit/stack-file.js';
 import { option, toggle, type Args, type Command } from './command.js';
-import { print } from './output.js';
+import { print, say } from './output.js';
 
 const SOURCES = ['aic', 'llmservingsim', 'csv'] as const;
 type Source = (typeof SOURCES)[number];
@@ -60,8 +60,7 @@ async function run(args: Args): Promise<ExitCode> {
   const rates = ratesOf(device);
   const { tables, notes } = await selectTables(kinds, rates);
   const quiet = args.isSet('quiet');
-  const say = (line: string): void => void (quiet || process.stderr.write(`${line}\n`));
-  for (const note of notes) say(note);
+  for (const note of notes) say(quiet, note);
   if (tables.every((table) => table.rows.length < FEWEST))
     throw new UserError(
       `${show(path)} holds no table that can be used: ${notes[0] ?? `fewer than ${FEWEST} shapes of each class`}`,
@@ -72,7 +71,7 @@ async function run(args: Args): Promise<ExitCode> {
     .sort(compareVersions)
     .at(-1)!;
   const file = makeStackFile({ stack, device, version: version ?? newest }, tables, rates, notes, (op, rows) => {
-    if (process.stderr.isTTY) say(`${op}: ${rows} shapes`);
+    if (process.stderr.isTTY) say(quiet, `${op}: ${rows} shapes`);
   });
   await print(serialise(file), { file: output, quiet });
   return EXIT.ok;

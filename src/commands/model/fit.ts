@@ -1,5 +1,4 @@
 /** `lla-sim fit`: makes the weights of a codec from a model's own keys and values. */
-import { isLatent } from '../../codecs/registry.js';
 import { codecTensors, INITIALISATIONS, writeCodecFile } from '../../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../../errors.js';
 import { lensAgreement } from '../../fidelity/lens.js';
@@ -15,11 +14,11 @@ import { SETTINGS } from '../../schema/settings.js';
 import { displayPath } from '../../io/files.js';
 import { sha256 } from '../../numbers/sha256.js';
 import { parseBytes } from '../../numbers/units.js';
-import { checkWritable, writeWhole } from '../../io/write.js';
+import { checkWritable } from '../../io/write.js';
 import { formatOption, option, toggle, Args, type Command, type OptionTable } from '../command.js';
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
-import { asJson, interruptible, print, ProgressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine, say, writePicture } from '../output.js';
 import { closing } from './run.js';
 import { readCandidate } from './run-question.js';
 
@@ -90,7 +89,6 @@ async function run(args: Args): Promise<ExitCode> {
     });
     const { configuration } = readCandidate(asked, geometry, 1);
     const { codec, path, branch } = configuration;
-    if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d, mla-head or hla');
     const training = readDistil(args, geometry, codec, path);
     const windows = calibrationWindows(args, loaded);
     const { texts, heldOut } = training ? heldOutOf(windows) : { texts: windows, heldOut: [] };
@@ -158,7 +156,7 @@ async function run(args: Args): Promise<ExitCode> {
         },
     );
     await print(format === 'json' ? asJson(report) : fitText(geometry, report), { file: null, quiet });
-    if (!quiet) process.stderr.write(`written to ${displayPath(output)}\n`);
+    say(quiet, `written to ${displayPath(output)}`);
     return EXIT.ok;
   });
 }
@@ -213,10 +211,7 @@ async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
       untrained: await study(loaded.twin(device)),
       paper: PAPER,
     };
-    if (picture !== null) {
-      const { png } = await import('../../report/pictures/png.js');
-      writeWhole(picture, png(spectraPicture(report)), '--picture');
-    }
+    if (picture !== null) await writePicture(picture, spectraPicture(report));
     await print(format === 'json' ? asJson(report) : spectraText(report), args.output());
     return EXIT.ok;
   });
