@@ -88,13 +88,8 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
     case 'evicted-share': {
       const share = (tokens: number): number => 1 - keptTokens(s.eviction, tokens) / tokens;
       const [low, high] = [share(s.fewest), share(s.most)];
-      return {
-        value: low,
-        low,
-        high,
-        text: `${percent(low)} to ${percent(high)}`,
-        reason: `of ${s.fewest} to ${s.most} tokens; “~1k” does not say which`,
-      };
+      const reason = `of ${s.fewest} to ${s.most} tokens; “~1k” does not say which`;
+      return { ...point(low, `${percent(low)} to ${percent(high)}`, reason), high };
     }
     case 'max-batch':
       return maxBatch(m, s);

@@ -155,6 +155,7 @@ export function absorbed(): PaperFigure[] {
   const where = { section: 'Absorbed attention', source: 'Table absorbed_latency' };
   const [, ...rows] = cellsOf('absorbed_latency');
   const branch: Decoding = { codec: LLA_4X, path: 'absorbed' };
+  const rebuilds = REBUILT(LLA_4X);
   return [
     // Context, teacher ms, absorbed ms, reconstruct over absorbed, teacher over absorbed.
     ...rows.flatMap(([label = '', teacher = '', own = '', overRebuilt = '', overTeacher = '']) => {
@@ -164,32 +165,22 @@ export function absorbed(): PaperFigure[] {
       const rebuilt = printed(overRebuilt, 'ratio').value;
       const rebuiltMs = rebuilt * Number(own);
       const precision = (0.005 / rebuilt + 0.005 / Number(own)) * rebuiltMs * 1e-3;
+      const printedRebuilt = interval(`${overRebuilt} = ${rebuiltMs.toFixed(2)} ms`, 'seconds');
+      const time = (id: string, what: string, value: typeof printedRebuilt, decoding: Decoding): PaperFigure =>
+        figure(where, `absorbed/${contextTokens}/${id}`, `${what} at ${label}`, value, {
+          of: 'layer-seconds',
+          ...at,
+          decoding,
+        });
       return [
-        figure(
-          where,
-          `absorbed/${contextTokens}/teacher`,
-          `teacher at ${label}`,
-          interval(`${teacher} ms`, 'seconds', 1e-3),
-          { of: 'layer-seconds', ...at, decoding: FULL_DECODING },
+        time('teacher', 'teacher', interval(`${teacher} ms`, 'seconds', 1e-3), FULL_DECODING),
+        time('absorbed', 'absorbed', interval(`${own} ms`, 'seconds', 1e-3), branch),
+        time(
+          'reconstruct',
+          'reconstruct-then-attend',
+          { ...printedRebuilt, value: rebuiltMs * 1e-3, precision },
+          rebuilds,
         ),
-        figure(
-          where,
-          `absorbed/${contextTokens}/absorbed`,
-          `absorbed at ${label}`,
-          interval(`${own} ms`, 'seconds', 1e-3),
-          { of: 'layer-seconds', ...at, decoding: branch },
-        ),
-        {
-          ...figure(
-            where,
-            `absorbed/${contextTokens}/reconstruct`,
-            `reconstruct-then-attend at ${label}`,
-            interval(`${overRebuilt} = ${rebuiltMs.toFixed(2)} ms`, 'seconds'),
-            { of: 'layer-seconds', ...at, decoding: REBUILT(LLA_4X) },
-          ),
-          value: rebuiltMs * 1e-3,
-          precision,
-        },
         figure(
           where,
           `absorbed/${contextTokens}/over-teacher`,
