@@ -48,14 +48,9 @@ async function run(args: Args): Promise<ExitCode> {
       source === null ? 'the source of the tables is not given' : `import knows no source ${show(source)}`,
       `write lla-sim import with one of ${SOURCES.join(', ')}, ${CALIBRATION}`,
     );
-  const path = args.secondPositional;
-  if (path === null)
-    throw new UserError(
-      'the tables to import are not given',
-      `write lla-sim import ${source} ${source === 'csv' ? 'FILE' : 'DIR'}`,
-    );
-  const output = args.text('output');
-  if (output === null) throw new UserError('the file to write is not given', 'add --output FILE');
+  const asked = `write lla-sim import ${source} ${source === 'csv' ? 'FILE' : 'DIR'}`;
+  const path = needed(args.secondPositional, 'the tables to import are', asked);
+  const output = needed(args.text('output'), 'the file to write is', 'add --output FILE');
   const { stack, device, version, kinds } = find(source, path, args);
   const rates = ratesOf(device);
   const { tables, notes } = await selectTables(kinds, rates);
@@ -81,9 +76,7 @@ const VERDICTS = { good: 'good ', wrong: 'WRONG', note: 'note ' } as const;
 
 /** Prints what speaks for and against a calibration; exit code 5 where something is wrong. */
 async function checkCalibration(args: Args): Promise<ExitCode> {
-  const path = args.secondPositional;
-  if (path === null)
-    throw new UserError('the calibration is not given', 'write lla-sim import calibration FILE --check');
+  const path = needed(args.secondPositional, 'the calibration is', 'write lla-sim import calibration FILE --check');
   if (!args.isSet('check'))
     throw new UserError(
       'a calibration is judged only: plans read it with --calibration FILE',
@@ -121,17 +114,18 @@ interface Found {
 
 function find(source: Source, path: string, args: Args): Found {
   const version = args.text('version');
+  const neededFlag = (flag: string, hint: string): string => needed(args.text(flag), `--${flag} is`, hint);
   if (source === 'csv') {
     refuseIdle(args, source, ['gpu', 'commit']);
-    const stack = needed(args, 'stack', 'name whose kernels they are');
-    const device = findDevice(needed(args, 'device', 'name the device that was measured')).id;
+    const stack = neededFlag('stack', 'name whose kernels they are');
+    const device = findDevice(neededFlag('device', 'name the device that was measured')).id;
     return { stack, device, version: version ?? 'unknown', kinds: [csvTable(path, stack, version ?? 'unknown')] };
   }
   const known = { aic: AIC_GPUS, llmservingsim: LLMSERVINGSIM_GPUS }[source];
-  const gpu = needed(args, 'gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
+  const gpu = neededFlag('gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
   const commit = args.text('commit') ?? commitOf(path);
   if (source === 'aic') {
-    const stack = needed(args, 'stack', `write --stack with one of ${STACKS.join(', ')}`);
+    const stack = neededFlag('stack', `write --stack with one of ${STACKS.join(', ')}`);
     if (!STACKS.includes(stack as Stack))
       throw new UserError(`--stack must be one of ${STACKS.join(', ')}, not ${show(stack)}`, 'correct --stack');
     const kinds = aicTables(path, { gpu, stack: stack as Stack, version, commit });
@@ -148,9 +142,9 @@ function refuseIdle(args: Args, source: Source, flags: readonly string[]): void 
   if (idle !== undefined) throw new UserError(`--${idle} does not apply to import ${source}`, `leave --${idle} out`);
 }
 
-function needed(args: Args, flag: string, hint: string): string {
-  const value = args.text(flag);
-  if (value === null) throw new UserError(`--${flag} is not given`, hint);
+/** @param what `the file to write is` */
+function needed(value: string | null, what: string, hint: string): string {
+  if (value === null) throw new UserError(`${what} not given`, hint);
   return value;
 }
 

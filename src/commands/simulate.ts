@@ -200,12 +200,9 @@ async function draw(report: SimulationReport, file: string): Promise<void> {
           [file.replace(/(\.png)?$/i, '-percentiles.png'), servingPercentiles(report)],
         ] as const);
   if (pictures[0][1] === null)
-    throw new UserError(
-      (report.candidates ?? report.ways)
-        ? 'no candidate meets the targets at any rate: there is nothing to draw'
-        : 'the run is too short for a picture: it has one interval',
-      (report.candidates ?? report.ways) ? 'relax a target' : 'simulate more requests',
-    );
+    throw (report.candidates ?? report.ways)
+      ? new UserError('no candidate meets the targets at any rate: there is nothing to draw', 'relax a target')
+      : new UserError('the run is too short for a picture: it has one interval', 'simulate more requests');
   for (const [path, picture] of pictures) if (picture) await writePicture(path, picture);
 }
 

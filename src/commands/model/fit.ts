@@ -5,7 +5,7 @@ import { lensAgreement } from '../../fidelity/lens.js';
 import { spectraPicture } from '../../fidelity/spectra-picture.js';
 import { PAPER, spectraText, type SpectraReport, type Studied } from '../../fidelity/spectra-report.js';
 import type { Teacher } from '../../fit/capture.js';
-import { fitCodec, type FitRun } from '../../fit/run.js';
+import { fitCodec } from '../../fit/run.js';
 import { FitFolder } from '../../fit/store.js';
 import { fitReport, fitText } from '../../fit/report.js';
 import { spectraOf } from '../../fit/spectra.js';
@@ -103,7 +103,10 @@ async function run(args: Args): Promise<ExitCode> {
     // What is fitted: the rotary branch of a path comes later.
     const tensors = codecTensors(geometry, codec, 'reconstruct', branch);
     const folder = opened(new FitFolder(`${output}.capture`, question, tensors));
-    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, line);
+    const onProgress = paceOn(line);
+    const fitted = await interruptible((signal) =>
+      fitCodec(teacher, texts, request, { memoryBytes, folder, signal, onProgress }),
+    );
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
     const distilRun = { teacher, codec, path, branch, start, texts, heldOut, seed };
@@ -161,28 +164,15 @@ async function run(args: Args): Promise<ExitCode> {
   });
 }
 
-/** Fits a codec with a line of progress. @throws UserError when the program is asked to end */
-function fitShown(
-  teacher: Teacher,
-  windows: readonly (readonly number[])[],
-  request: Parameters<typeof fitCodec>[2],
-  options: { readonly memoryBytes: number; readonly folder: FitFolder },
-  line: ProgressLine,
-): Promise<FitRun> {
-  // What an earlier run has done says nothing about the pace of this one.
+/** Shows the share that is done. What an earlier run has done says nothing about the pace of this one. */
+function paceOn(line: ProgressLine): (done: number, doing: string) => void {
   let began: { readonly at: number; readonly done: number } | undefined;
-  return interruptible((signal) =>
-    fitCodec(teacher, windows, request, {
-      ...options,
-      signal,
-      onProgress: (done, doing) => {
-        began ??= { at: Date.now(), done };
-        const elapsed = (Date.now() - began.at) / 1e3;
-        const left = done > began.done ? (elapsed * (1 - done)) / (done - began.done) : 0;
-        line.time(elapsed, left, doing);
-      },
-    }),
-  );
+  return (done, doing) => {
+    began ??= { at: Date.now(), done };
+    const elapsed = (Date.now() - began.at) / 1e3;
+    const left = done > began.done ? (elapsed * (1 - done)) / (done - began.done) : 0;
+    line.time(elapsed, left, doing);
+  };
 }
 
 /** Windows that spectra are taken over, and the items that the logit lens reads. */
