@@ -45,6 +45,9 @@ const ROUNDS = {
  */
 const BOUNDED = { least: 0.01, most: 0.05, factor: 4, rounds: 8, streamBytes: 64 * MIB, times: 64 };
 
+/** Share of a budget that overheads take at most, and ceilings, once each was measured. */
+export const YARDSTICK_SHARE = 0.08;
+
 type Overheads = Calibration['overheads'];
 type Ceilings = Calibration['ceilings'];
 

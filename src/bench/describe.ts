@@ -4,15 +4,10 @@ import type { Calibration } from '../schema/calibration.js';
 import { VERSION } from '../version.js';
 
 /** A calibration says at its top which clock timed it. */
-const withoutClock = ({ clock: _, ...description }: Device['description']): Omit<Device['description'], 'clock'> =>
-  description;
-
-export const describeDevice = (device: Device): Calibration['device'] => ({
-  ...withoutClock(device.description),
-  features: [...device.features],
-  limits: { ...device.limits },
-  // WebGPU does not say; a figure that was not measured is not made up.
-  memoryBytes: null,
-});
+export function describeDevice({ description, features, limits }: Device): Calibration['device'] {
+  const { clock: _, ...device } = description;
+  // WebGPU does not tell the memory; a figure that was not measured is not made up.
+  return { ...device, features: [...features], limits: { ...limits }, memoryBytes: null };
+}
 
 export const describeProgram = (): Calibration['program'] => ({ name: 'lla-sim', version: VERSION });

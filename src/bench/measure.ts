@@ -196,12 +196,10 @@ async function runOnce(device: Device, steps: readonly BoundStep[]): Promise<voi
 export const tooLongFor = (seconds: number, most: number): string =>
   `takes about ${seconds.toPrecision(2)} s a call, and a device may be held for ${most} s at most`;
 
-function sampleOf(call: KernelCall, plan: OperationPlan, error: number): Sample {
+function sampleOf(call: KernelCall, plan: OperationPlan, relativeError: number): Sample {
   const { readBytes, writeBytes, flops } = workOf(call);
-  const { variant, shape } = call;
-  const none = { seconds: [], calls: [], probes: [] };
-  const own = { variant, shape: { ...shape }, tuning: { ...plan.tuning }, readBytes, writeBytes, flops };
-  return { ...own, ...none, relativeError: error };
+  const own = { variant: call.variant, shape: { ...call.shape }, tuning: { ...plan.tuning }, readBytes, writeBytes };
+  return { ...own, flops, seconds: [], calls: [], probes: [], relativeError };
 }
 
 /** Largest relative error against float64 that an operation's results may have. */

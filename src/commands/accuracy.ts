@@ -3,7 +3,7 @@ import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import type { AccuracyReport } from '../accuracy/report.js';
 import { WIDTH } from '../report/text/plan-table.js';
 import { OUTPUT, formatOption, option, type Args, type Command } from './command.js';
-import { asJson, print, progressing } from './output.js';
+import { asJson, print, progressing, say } from './output.js';
 
 const FORMATS = ['table', 'json', 'markdown', 'csv'] as const;
 
@@ -41,7 +41,7 @@ async function run(args: Args): Promise<ExitCode> {
   if (tolerance === Infinity) return EXIT.ok;
   const timed = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind));
   if (timed.length === 0) {
-    if (!quiet) process.stderr.write('--tolerance judged nothing: no time of a row that judges was priced\n');
+    say(quiet, '--tolerance judged nothing: no time of a row that judges was priced');
     return EXIT.outsideTolerance;
   }
   const beyond = timed.filter((k) => k.median > tolerance);
@@ -50,7 +50,7 @@ async function run(args: Args): Promise<ExitCode> {
     const models = name === 'looped' ? 'that loop' : name;
     return `${kind} of models ${models}, median ${(100 * median).toFixed(1)} %`;
   });
-  if (!quiet) process.stderr.write(`beyond --tolerance: ${words.join('; ')}\n`);
+  say(quiet, `beyond --tolerance: ${words.join('; ')}`);
   return EXIT.outsideTolerance;
 }
 

@@ -1,6 +1,6 @@
 /** `lla-sim calibrate`: measures the kernels on this machine's GPU and fits their predictors. */
 import type { Tuning } from '../../kernels/options.js';
-import { interruptible, print, ProgressLine } from './output.js';
+import { interruptible, print, ProgressLine, say } from './output.js';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { callsOf } from '../bench/calibrate/lists.js';
@@ -87,7 +87,7 @@ async function run(args: Args): Promise<ExitCode> {
       const earlier = existsSync(file) ? await resumed(device, file) : null;
       const { description, software } = device.description;
       const kind = software ? ' (a software adapter: its times price no GPU)' : '';
-      if (!quiet) process.stderr.write(`measuring ${description}${kind}, seed ${seed}\n`);
+      say(quiet, `measuring ${description}${kind}, seed ${seed}`);
       const budget = new Budget(budgetSeconds);
       const tuning = args.isSet('tune')
         ? await tuneKernels(device, { budget: budget.part(TUNE_SHARE * budgetSeconds), seed, signal }, kernels, quiet)
@@ -118,10 +118,11 @@ async function run(args: Args): Promise<ExitCode> {
         if (!earlier) rmSync(file, { force: true });
         throw nothingMeasured(calibration, signal.aborted);
       }
-      if (!quiet && budget.spent > OVERRUN * budgetSeconds)
-        process.stderr.write(
-          `it took ${formatNumber(budget.spent)} s for --budget ${budgetText}: overheads, ceilings and one ` +
-            `point take that long here\n`,
+      if (budget.spent > OVERRUN * budgetSeconds)
+        say(
+          quiet,
+          `it took ${formatNumber(budget.spent)} s for --budget ${budgetText}: overheads, ceilings and one point ` +
+            'take that long here',
         );
       for (const { kernel, variant } of fitting(calibration)) line.show(`fitting ${kernel} ${variant}`);
       line.clear();
@@ -140,8 +141,7 @@ const PAGE = join(PACKAGE_ROOT, 'dist/measure.html');
 
 function writePage(file: string, quiet: boolean): ExitCode {
   writeWhole(file, readFileSync(PAGE), 'page');
-  if (!quiet)
-    process.stderr.write(`written to ${displayPath(file)}: open it in the browser of the machine to measure\n`);
+  say(quiet, `written to ${displayPath(file)}: open it in the browser of the machine to measure`);
   return EXIT.ok;
 }
 
@@ -178,12 +178,12 @@ function keepStale(
 ): void {
   const stale = staleKernels(device, earlier, tuning ?? {});
   if (stale.length === 0) return;
-  const beside = keepBeside(file);
-  if (!quiet)
-    process.stderr.write(
-      `changed since they were measured: ${stale.join(', ')}; they are measured again, and their ` +
-        `earlier times stay in ${displayPath(beside)}\n`,
-    );
+  const beside = displayPath(keepBeside(file));
+  say(
+    quiet,
+    `changed since they were measured: ${stale.join(', ')}; they are measured again, and their earlier times stay in ` +
+      beside,
+  );
 }
 
 /** Why a calibration without any point ended. */

@@ -12,7 +12,7 @@ import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/import/llmser
 import { selectTables, type TableVersions } from '../stacks/import/select.js';
 import { makeStackFile } from '../stacks/fit/stack-file.js';
 import { option, toggle, type Args, type Command } from './command.js';
-import { print } from './output.js';
+import { print, say } from './output.js';
 
 const SOURCES = ['aic', 'llmservingsim', 'csv'] as const;
 type Source = (typeof SOURCES)[number];
@@ -48,20 +48,14 @@ async function run(args: Args): Promise<ExitCode> {
       source === null ? 'the source of the tables is not given' : `import knows no source ${show(source)}`,
       `write lla-sim import with one of ${SOURCES.join(', ')}, ${CALIBRATION}`,
     );
-  const path = args.secondPositional;
-  if (path === null)
-    throw new UserError(
-      'the tables to import are not given',
-      `write lla-sim import ${source} ${source === 'csv' ? 'FILE' : 'DIR'}`,
-    );
-  const output = args.text('output');
-  if (output === null) throw new UserError('the file to write is not given', 'add --output FILE');
+  const asked = `write lla-sim import ${source} ${source === 'csv' ? 'FILE' : 'DIR'}`;
+  const path = needed(args.secondPositional, 'the tables to import are', asked);
+  const output = needed(args.text('output'), 'the file to write is', 'add --output FILE');
   const { stack, device, version, kinds } = find(source, path, args);
   const rates = ratesOf(device);
   const { tables, notes } = await selectTables(kinds, rates);
   const quiet = args.isSet('quiet');
-  const say = (line: string): void => void (quiet || process.stderr.write(`${line}\n`));
-  for (const note of notes) say(note);
+  for (const note of notes) say(quiet, note);
   if (tables.every((table) => table.rows.length < FEWEST))
     throw new UserError(
       `${show(path)} holds no table that can be used: ${notes[0] ?? `fewer than ${FEWEST} shapes of each class`}`,
@@ -72,7 +66,7 @@ async function run(args: Args): Promise<ExitCode> {
     .sort(compareVersions)
     .at(-1)!;
   const file = makeStackFile({ stack, device, version: version ?? newest }, tables, rates, notes, (op, rows) => {
-    if (process.stderr.isTTY) say(`${op}: ${rows} shapes`);
+    if (process.stderr.isTTY) say(quiet, `${op}: ${rows} shapes`);
   });
   await print(serialise(file), { file: output, quiet });
   return EXIT.ok;
@@ -82,9 +76,7 @@ const VERDICTS = { good: 'good ', wrong: 'WRONG', note: 'note ' } as const;
 
 /** Prints what speaks for and against a calibration; exit code 5 where something is wrong. */
 async function checkCalibration(args: Args): Promise<ExitCode> {
-  const path = args.secondPositional;
-  if (path === null)
-    throw new UserError('the calibration is not given', 'write lla-sim import calibration FILE --check');
+  const path = needed(args.secondPositional, 'the calibration is', 'write lla-sim import calibration FILE --check');
   if (!args.isSet('check'))
     throw new UserError(
       'a calibration is judged only: plans read it with --calibration FILE',
@@ -122,17 +114,18 @@ interface Found {
 
 function find(source: Source, path: string, args: Args): Found {
   const version = args.text('version');
+  const neededFlag = (flag: string, hint: string): string => needed(args.text(flag), `--${flag} is`, hint);
   if (source === 'csv') {
     refuseIdle(args, source, ['gpu', 'commit']);
-    const stack = needed(args, 'stack', 'name whose kernels they are');
-    const device = findDevice(needed(args, 'device', 'name the device that was measured')).id;
+    const stack = neededFlag('stack', 'name whose kernels they are');
+    const device = findDevice(neededFlag('device', 'name the device that was measured')).id;
     return { stack, device, version: version ?? 'unknown', kinds: [csvTable(path, stack, version ?? 'unknown')] };
   }
   const known = { aic: AIC_GPUS, llmservingsim: LLMSERVINGSIM_GPUS }[source];
-  const gpu = needed(args, 'gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
+  const gpu = neededFlag('gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
   const commit = args.text('commit') ?? commitOf(path);
   if (source === 'aic') {
-    const stack = needed(args, 'stack', `write --stack with one of ${STACKS.join(', ')}`);
+    const stack = neededFlag('stack', `write --stack with one of ${STACKS.join(', ')}`);
     if (!STACKS.includes(stack as Stack))
       throw new UserError(`--stack must be one of ${STACKS.join(', ')}, not ${show(stack)}`, 'correct --stack');
     const kinds = aicTables(path, { gpu, stack: stack as Stack, version, commit });
@@ -149,9 +142,9 @@ function refuseIdle(args: Args, source: Source, flags: readonly string[]): void 
   if (idle !== undefined) throw new UserError(`--${idle} does not apply to import ${source}`, `leave --${idle} out`);
 }
 
-function needed(args: Args, flag: string, hint: string): string {
-  const value = args.text(flag);
-  if (value === null) throw new UserError(`--${flag} is not given`, hint);
+/** @param what `the file to write is` */
+function needed(value: string | null, what: string, hint: string): string {
+  if (value === null) throw new UserError(`${what} not given`, hint);
   return value;
 }
 

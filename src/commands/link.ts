@@ -8,7 +8,7 @@ import { runsOf } from '../plan/ask/runs.js';
 import { changedWords, fleetGist, gistOf } from '../report/gist.js';
 import { linkOf, linkedModel, readLink, type LinkedModel } from '../report/link.js';
 import { isPath, type Scenario } from '../schema/settings.js';
-import { print, type OutputOptions } from './output.js';
+import { print, say, type OutputOptions } from './output.js';
 import { Args, type Command } from './command.js';
 import { planOutput, planScenario } from './plan.js';
 
@@ -75,7 +75,7 @@ async function run(args: Args): Promise<ExitCode> {
   const link = readLink(args.positional);
   const model = linkedModel(link);
   const changed = changedWords(link, await answeredBy(link.scenario, model));
-  if (changed !== null && !args.isSet('quiet')) process.stderr.write(`${changed}\n`);
+  if (changed !== null) say(args.isSet('quiet'), changed);
   // No file was named: errors name flags.
   return planScenario(link.scenario, new Args(args.flags), model);
 }

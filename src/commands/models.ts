@@ -44,13 +44,11 @@ export const command: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const format = args.choice('format', FORMATS);
   const devices = args.isSet('devices');
-  const destination = args.output();
-  if (args.positional !== null) {
-    if (devices) throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
-    await print(await modelText(args.positional, format), destination);
-    return EXIT.ok;
-  }
-  await print(listing(devices ? 'devices' : 'models', format), destination);
+  const name = args.positional;
+  if (name !== null && devices)
+    throw new UserError('--devices lists devices and takes no model', 'leave one of the two out');
+  const text = name === null ? listing(devices ? 'devices' : 'models', format) : await modelText(name, format);
+  await print(text, args.output());
   return EXIT.ok;
 }
 

@@ -2,6 +2,7 @@
 import { displayPath } from '../io/files.js';
 import { jsonText } from '../io/json.js';
 import { END_SIGNALS, cannotWrite, writeWhole } from '../io/write.js';
+import type { Picture } from '../report/pictures/picture.js';
 import type { Output } from './outputs.js';
 
 /** A result as JSON: only what has a schema. */
@@ -31,7 +32,18 @@ export async function print(text: string, options: OutputOptions): Promise<void>
     return;
   }
   writeWhole(options.file, text, '--output');
-  if (!options.quiet) process.stderr.write(`written to ${displayPath(options.file)}\n`);
+  say(options.quiet, `written to ${displayPath(options.file)}`);
+}
+
+/** Says something beside the result. */
+export function say(quiet: boolean, text: string): void {
+  if (!quiet) process.stderr.write(`${text}\n`);
+}
+
+/** Writes a picture as a file. The canvas is loaded when one is drawn. */
+export async function writePicture(file: string, picture: Picture): Promise<void> {
+  const { png } = await import('../report/pictures/png.js');
+  writeWhole(file, png(picture), '--picture');
 }
 
 /** Runs `work` with a signal that is aborted when the program is asked to end. Asked a second time, it ends at once. */

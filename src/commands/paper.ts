@@ -6,7 +6,7 @@ import { holds, paperReport } from '../paper/report.js';
 import { counted } from '../numbers/units.js';
 import type { PaperReport } from '../paper/types.js';
 import { OUTPUT, formatOption, option, type Args, type Command } from './command.js';
-import { asJson, hasColour, print } from './output.js';
+import { asJson, hasColour, print, say } from './output.js';
 
 const FORMATS = ['table', 'markdown', 'json'] as const;
 
@@ -31,11 +31,11 @@ async function run(args: Args): Promise<ExitCode> {
   await print(await render(report, format, hasColour(file)), { file, quiet });
   if (holds(report)) return EXIT.ok;
   const wrong = report.comparisons.filter((c) => c.verdict === 'wrong');
-  if (!quiet)
-    process.stderr.write(
-      `${counted(wrong.length, 'figure')} that must be exact ` +
-        `${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}\n`,
-    );
+  say(
+    quiet,
+    `${counted(wrong.length, 'figure')} that must be exact ` +
+      `${wrong.length === 1 ? 'is' : 'are'} not: ${wrong.map((c) => c.id).join(', ')}`,
+  );
   return EXIT.outsideTolerance;
 }
 

@@ -43,7 +43,7 @@ export async function parse(argv: readonly string[]): Promise<Parsed | null> {
     .middleware((given) => void (values = given), true)
     .fail((message: string | null, error: Error | undefined) => {
       const text = message ?? error?.message ?? '';
-      throw wrongOption(text, { name, table: tableOf(command), words, values });
+      throw wrongOption(text, name, tableOf(command), words, values);
     });
   const printed = await output(parser, words);
   return printed === '' ? { command, args: argsOf(name, command, values) } : null;
@@ -232,12 +232,10 @@ function unknownCommand(message: string, argv: readonly string[]): UserError {
 /** The error for words that yargs refuses, with the likeliest remedy. */
 function wrongOption(
   message: string,
-  {
-    name,
-    table,
-    words,
-    values,
-  }: { name: string; table: OptionTable; words: readonly string[]; values: Readonly<Record<string, unknown>> },
+  name: string,
+  table: OptionTable,
+  words: readonly string[],
+  values: Readonly<Record<string, unknown>>,
 ): UserError {
   const about = (pattern: RegExp): string | undefined => pattern.exec(message)?.[1];
   const unknown = about(/^Unknown arguments?: ([^,]*)/);

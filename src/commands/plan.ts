@@ -244,7 +244,11 @@ async function renderAll(
   if (best && format === 'table') return compared;
   const blocks: string[] = [];
   for (const { report, sweeps, explained } of planned) {
-    blocks.push(await render(report, format, args, output));
+    blocks.push(
+      format === 'markdown'
+        ? (await import('../report/plan-csv.js')).planMarkdown(report)
+        : planTable(report, { all: args.isSet('all'), notes: args.isSet('notes'), ...terminal(output) }),
+    );
     if (explained)
       blocks.push((await import('../report/text/explain-text.js')).explainText(explained, terminal(output)));
     if (sweeps && format === 'table')
@@ -252,12 +256,6 @@ async function renderAll(
   }
   const parts = several && format === 'table' ? [compared, ...blocks] : blocks;
   return parts.join(several ? `\n${'─'.repeat(format === 'table' ? 60 : 0)}\n` : '\n');
-}
-
-/** One report, in a format that people read. */
-async function render(report: PlanReport, format: Format, args: Args, output: OutputOptions): Promise<string> {
-  if (format === 'markdown') return (await import('../report/plan-csv.js')).planMarkdown(report);
-  return planTable(report, { all: args.isSet('all'), notes: args.isSet('notes'), ...terminal(output) });
 }
 
 /** Runs `work`. Errors of a field that came from the scenario file name the file's field. */

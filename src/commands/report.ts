@@ -9,7 +9,7 @@ import { knownStacks } from '../plan/ask/stacks.js';
 import { option, toggle, type Args, type Command } from './command.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { inFileWords, readScenario, singleOptions } from './plan.js';
-import { ProgressLine } from './output.js';
+import { ProgressLine, say } from './output.js';
 import type { Draw } from '../report/folder.js';
 
 export const command: Command = {
@@ -74,7 +74,7 @@ async function run(args: Args): Promise<ExitCode> {
     simulated,
   });
   writeFolder(folder, files);
-  if (!quiet) process.stderr.write(`written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}\n`);
+  say(quiet, `written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}`);
   if (!hasSolution(view.report)) throw await noSolutionError([{ report: view.report, scenario, sources }]);
   return EXIT.ok;
 }
@@ -86,11 +86,11 @@ async function loadDraw(quiet: boolean): Promise<Draw> {
   } catch (error) {
     const missing = /(Cannot find|Failed to load) (native binding|module|package)/i.test(String(error));
     if (!missing) throw error;
-    if (!quiet)
-      process.stderr.write(
-        'warning: no PNG pictures: the package @napi-rs/canvas is not installed for this platform; report.html ' +
-          'draws its own\n',
-      );
+    say(
+      quiet,
+      'warning: no PNG pictures: the package @napi-rs/canvas is not installed for this platform; report.html draws ' +
+        'its own',
+    );
     return null;
   }
 }

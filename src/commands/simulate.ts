@@ -16,9 +16,9 @@ import {
 import { PLANNED_ONLY, type Scenario, type Setting } from '../schema/settings.js';
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
-import { checkWritable, makeFolder, writeWhole } from '../io/write.js';
+import { checkWritable, makeFolder } from '../io/write.js';
 import { formatOption, OUTPUT, type Args, type Command, type OptionTable, option, toggle } from './command.js';
-import { asJson, hasColour, print, progressing, type OutputOptions } from './output.js';
+import { asJson, hasColour, print, progressing, say, writePicture, type OutputOptions } from './output.js';
 import { inFileWords, readScenario, settingsSaid, singleOptions } from './plan.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
@@ -168,8 +168,8 @@ async function readServed(args: Args): Promise<Scenario> {
     throw new UserError('--skip-bad is about lines of a trace', 'name one with --trace, or leave it out');
   const server = { ...scenario.server, ...given(args, SERVER_SETTINGS) };
   const alone = Number(server.replicas ?? 1) === 1 && Number(server.prefillReplicas ?? 0) === 0;
-  if (alone && args.flags['router'] !== undefined && scenario.users === undefined && !args.isSet('quiet'))
-    process.stderr.write('--router changes nothing: there is one replica\n');
+  if (alone && args.flags['router'] !== undefined && scenario.users === undefined)
+    say(args.isSet('quiet'), '--router changes nothing: there is one replica');
   return { ...scenario, workload, server };
 }
 
@@ -200,14 +200,10 @@ async function draw(report: SimulationReport, file: string): Promise<void> {
           [file.replace(/(\.png)?$/i, '-percentiles.png'), servingPercentiles(report)],
         ] as const);
   if (pictures[0][1] === null)
-    throw new UserError(
-      (report.candidates ?? report.ways)
-        ? 'no candidate meets the targets at any rate: there is nothing to draw'
-        : 'the run is too short for a picture: it has one interval',
-      (report.candidates ?? report.ways) ? 'relax a target' : 'simulate more requests',
-    );
-  const { png } = await import('../report/pictures/png.js');
-  for (const [path, picture] of pictures) if (picture) writeWhole(path, png(picture), '--picture');
+    throw (report.candidates ?? report.ways)
+      ? new UserError('no candidate meets the targets at any rate: there is nothing to draw', 'relax a target')
+      : new UserError('the run is too short for a picture: it has one interval', 'simulate more requests');
+  for (const [path, picture] of pictures) if (picture) await writePicture(path, picture);
 }
 
 async function mergeShards(

@@ -1,18 +1,18 @@
 /** `lla-sim validate`: compares the predictions with the bundled decoder. */
-import { asJson, interruptible, print, ProgressLine } from './output.js';
+import { asJson, interruptible, print, ProgressLine, say, writePicture } from './output.js';
 import { readBudget } from '../io/budget.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { findPreset, PRESET_NAMES } from '../geometry/presets.js';
 import { displayPath } from '../io/files.js';
-import { openDevice, type Device } from '../gpu/index.js';
+import { openDevice } from '../gpu/index.js';
 import { parseBytes } from '../numbers/units.js';
 import { validationMarkdown, validationTable } from '../validate/print.js';
 import { outsideTolerance } from '../validate/checks.js';
 import { SECTIONS, type Section, type ValidationReport } from '../validate/report.js';
 import { validate } from '../validate/validate.js';
 import { formatOption, OUTPUT, type Args, type Command, ADAPTER, option, toggle } from './command.js';
-import { checkWritable, writeWhole } from '../io/write.js';
-import { explained } from './model/run.js';
+import { checkWritable } from '../io/write.js';
+import { closing } from './model/run.js';
 
 const FORMATS = ['table', 'json', 'markdown'] as const;
 const BUDGET = { quick: '3m', whole: '15m' } as const;
@@ -74,34 +74,32 @@ async function run(args: Args): Promise<ExitCode> {
   if (output !== null) checkWritable(output, '--output');
   if (pictureFile !== null) checkWritable(pictureFile, '--picture');
   const line = new ProgressLine(quiet);
-  const report = await interruptible(async (signal) => {
-    let device: Device | undefined;
-    try {
-      device = await openDevice(args.adapter());
-      return await validate(device, {
-        budget,
-        quick,
-        seed,
-        sections,
-        serving,
-        memoryBytes,
-        calibration: args.text('calibration'),
-        model: args.text('model'),
-        cli: process.argv[1] ?? null,
-        signal,
-        onProgress: ({ elapsedSeconds: spent, budgetSeconds, section, doing }) =>
-          line.time(spent, Math.max(0, budgetSeconds - spent), `${section} ${doing}`),
-      });
-    } catch (error) {
-      throw signal.aborted && !(error instanceof UserError)
-        ? new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted)
-        : explained(error);
-    } finally {
-      line.clear();
-      device?.close();
-    }
-  });
-  const picture = await writePicture(report, pictureFile, quiet);
+  const report = await interruptible((signal) =>
+    closing(async (opened) => {
+      try {
+        return await validate(opened(await openDevice(args.adapter())), {
+          budget,
+          quick,
+          seed,
+          sections,
+          serving,
+          memoryBytes,
+          calibration: args.text('calibration'),
+          model: args.text('model'),
+          cli: process.argv[1] ?? null,
+          signal,
+          onProgress: ({ elapsedSeconds: spent, budgetSeconds, section, doing }) =>
+            line.time(spent, Math.max(0, budgetSeconds - spent), `${section} ${doing}`),
+        });
+      } catch (error) {
+        if (!signal.aborted || error instanceof UserError) throw error;
+        throw new UserError('interrupted: no result is printed', 'run it again', EXIT.interrupted);
+      } finally {
+        line.clear();
+      }
+    }),
+  );
+  const picture = await drawSteps(report, pictureFile, quiet);
   const text = {
     json: () => asJson(report),
     markdown: () => validationMarkdown(report, picture),
@@ -112,17 +110,10 @@ async function run(args: Args): Promise<ExitCode> {
 }
 
 /** Draws the scatter; the file's name where there is one. */
-async function writePicture(report: ValidationReport, file: string | null, quiet: boolean): Promise<string | null> {
+async function drawSteps(report: ValidationReport, file: string | null, quiet: boolean): Promise<string | null> {
   if (file === null) return null;
   const scatter = (await import('../validate/picture.js')).scatterPicture(report);
-  if (!scatter) {
-    if (!quiet)
-      process.stderr.write(
-        `warning: no step was measured, so that there is no picture to write to ${displayPath(file)}\n`,
-      );
-    return null;
-  }
-  const { png } = await import('../report/pictures/png.js');
-  writeWhole(file, png(scatter), '--picture');
-  return file;
+  if (scatter) await writePicture(file, scatter);
+  else say(quiet, `warning: no step was measured, so that there is no picture to write to ${displayPath(file)}`);
+  return scatter && file;
 }

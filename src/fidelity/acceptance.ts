@@ -43,12 +43,14 @@ export interface Acceptance {
   readonly notMeasured: string | null;
 }
 
-/** What rounds amount to. @param seed of the bootstrap */
+/** Of the bootstrap. */
+const SEED = 1;
+
+/** What rounds amount to. */
 export function summariseRounds(
   draftLoops: number,
   draftTokens: number,
   texts: readonly TextRounds[],
-  seed = 1,
 ): LoopsAcceptance {
   /** Rounds that came to a place, and those that went beyond it, of texts. */
   const counts = texts.map((rounds) =>
@@ -61,13 +63,13 @@ export function summariseRounds(
     const total = (of: 'judged' | 'accepted', drawn: readonly number[]): number =>
       sum(drawn.map((text) => sum(places.map((place) => counts[text]?.[place]?.[of] ?? 0))));
     // A resample that no round of a late place is in says nothing of it.
-    return bootstrap((drawn) => total('accepted', drawn) / total('judged', drawn), texts.length, seed);
+    return bootstrap((drawn) => total('accepted', drawn) / total('judged', drawn), texts.length, SEED);
   };
   const reached = (place: number): boolean => counts.some((text) => (text[place]?.judged ?? 0) > 0);
   const all = Array.from({ length: draftTokens }, (_, place) => place);
   const made = texts.map((rounds) => ({ tokens: sum(rounds) + rounds.length, rounds: rounds.length }));
   const madeIn = (of: 'tokens' | 'rounds', drawn: readonly number[]): number => sum(drawn.map((i) => made[i]![of]));
-  const tokensPerRound = bootstrap((drawn) => madeIn('tokens', drawn) / madeIn('rounds', drawn), texts.length, seed);
+  const tokensPerRound = bootstrap((drawn) => madeIn('tokens', drawn) / madeIn('rounds', drawn), texts.length, SEED);
   return {
     draftLoops,
     rounds: sum(texts.map((rounds) => rounds.length)),

@@ -24,31 +24,17 @@ export interface Item {
 export const LONG_ROLLOUT = 96;
 const LONG_ROLLOUTS = 32;
 
-export interface ItemCounts {
-  readonly texts: number;
-  readonly rollouts: number;
-  /** For each context and depth. */
-  readonly passkeys: number;
-  readonly recalls: number;
-  readonly sums: number;
-  readonly contexts: readonly number[];
-  readonly depths: readonly number[];
-  /** Tokens of a prompt of a text or rollout (the fewest, where a text is given), and tokens scored after it. */
-  readonly promptTokens: number;
-  readonly scoredTokens: number;
-}
-
-const DEFAULT_COUNTS: ItemCounts = {
-  texts: 12,
-  rollouts: 6,
-  passkeys: 2,
-  recalls: 9,
-  sums: 6,
-  contexts: [64, 128, 256],
-  depths: [0.1, 0.5, 0.9],
-  promptTokens: 64,
-  scoredTokens: 24,
-};
+const TEXTS = 12;
+const ROLLOUTS = 6;
+/** For each context and depth. */
+const PASSKEYS = 2;
+const RECALLS = 9;
+const SUMS = 6;
+const CONTEXTS = [64, 128, 256];
+const DEPTHS = [0.1, 0.5, 0.9];
+/** Tokens of a prompt of a text or rollout (the fewest, where a text is given), and tokens scored after it. */
+const PROMPT_TOKENS = 64;
+const SCORED_TOKENS = 24;
 
 const textOf = (tokens: readonly number[], promptTokens: number): Item => ({
   kind: 'text',
@@ -59,45 +45,45 @@ const textOf = (tokens: readonly number[], promptTokens: number): Item => ({
 /** Rollouts get their continuation from the uncompressed model. */
 const rolloutOf = (prompt: readonly number[]): Item => ({ kind: 'rollout', prompt, continuation: [] });
 
+const list = <T>(count: number, make: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));
+
 /**
  * Items of the bundled models' tasks, the same for both. A seed gives the same items; other seeds than calibration's
  * are other texts.
  */
-export function taskItems(seed: number, c: ItemCounts = DEFAULT_COUNTS): Item[] {
+export function taskItems(seed: number): Item[] {
   const random = randomFrom(seed);
-  const list = <T>(count: number, make: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));
   const itemOf = ({ kind, prompt, answer }: Task): Item => ({ kind, prompt, continuation: answer });
   return [
-    ...list(c.texts, () => textOf(lesson(random, c.promptTokens + c.scoredTokens).tokens, c.promptTokens)),
-    ...list(c.rollouts, () => rolloutOf(lesson(random, c.promptTokens).tokens)),
-    ...c.contexts.flatMap((context) =>
-      c.depths.flatMap((depth) => list(c.passkeys, () => ({ ...itemOf(passkeyTask(random, context, depth)), depth }))),
+    ...list(TEXTS, () => textOf(lesson(random, PROMPT_TOKENS + SCORED_TOKENS).tokens, PROMPT_TOKENS)),
+    ...list(ROLLOUTS, () => rolloutOf(lesson(random, PROMPT_TOKENS).tokens)),
+    ...CONTEXTS.flatMap((context) =>
+      DEPTHS.flatMap((depth) => list(PASSKEYS, () => ({ ...itemOf(passkeyTask(random, context, depth)), depth }))),
     ),
-    ...list(c.recalls, (i) => itemOf(recallTask(random, c.contexts[i % c.contexts.length] as number))),
-    ...list(c.sums, () => itemOf(sumTask(random, c.promptTokens))),
+    ...list(RECALLS, (i) => itemOf(recallTask(random, CONTEXTS[i % CONTEXTS.length] as number))),
+    ...list(SUMS, () => itemOf(sumTask(random, PROMPT_TOKENS))),
   ];
 }
 
 /** Items of a text alone: forced tokens and rollouts at the end of each window, so that they see all of it. */
-export function textItems(windows: readonly (readonly number[])[], c: ItemCounts = DEFAULT_COUNTS): Item[] {
-  const long = windows.filter((window) => window.length >= c.promptTokens + c.scoredTokens);
+export function textItems(windows: readonly (readonly number[])[]): Item[] {
+  const long = windows.filter((window) => window.length >= PROMPT_TOKENS + SCORED_TOKENS);
   return [
-    ...long.slice(0, c.texts).map((window) => textOf(window, window.length - c.scoredTokens)),
-    ...long.slice(0, c.rollouts).map((window) => rolloutOf(window.slice(0, window.length - c.scoredTokens))),
+    ...long.slice(0, TEXTS).map((window) => textOf(window, window.length - SCORED_TOKENS)),
+    ...long.slice(0, ROLLOUTS).map((window) => rolloutOf(window.slice(0, window.length - SCORED_TOKENS))),
   ];
 }
 
-export const longRollouts = (seed: number): Item[] =>
-  taskItems(seed, { ...DEFAULT_COUNTS, texts: 0, rollouts: LONG_ROLLOUTS, passkeys: 0, recalls: 0, sums: 0 }).map(
-    (item) => ({ ...item, rolloutTokens: LONG_ROLLOUT }),
-  );
+const longRollout = (prompt: readonly number[]): Item => ({ ...rolloutOf(prompt), rolloutTokens: LONG_ROLLOUT });
+
+export function longRollouts(seed: number): Item[] {
+  const random = randomFrom(seed);
+  return list(LONG_ROLLOUTS, () => longRollout(lesson(random, PROMPT_TOKENS).tokens));
+}
 
 /** Long rollouts of a text: in each window behind as much of it as leaves room for one. */
 export const longTextRollouts = (windows: readonly (readonly number[])[]): Item[] =>
   windows
     .filter((window) => window.length > LONG_ROLLOUT + 1)
     .slice(0, LONG_ROLLOUTS)
-    .map((window) => ({
-      ...rolloutOf(window.slice(0, window.length - LONG_ROLLOUT)),
-      rolloutTokens: LONG_ROLLOUT,
-    }));
+    .map((window) => longRollout(window.slice(0, window.length - LONG_ROLLOUT)));

@@ -2,11 +2,10 @@
 import { createHash } from 'node:crypto';
 import { coreRatio, isLatent } from '../codecs/registry.js';
 import { pathOf, pathSpec } from '../codecs/paths.js';
-import type { Branch } from '../codecs/codec.js';
 import { combined, inMemory, storedAs, type TensorSource } from '../decoder/index.js';
 import { greedy } from '../decoder/sampler.js';
 import { branchTensor } from '../decoder/tensors.js';
-import { loadModel, type Model } from '../decoder/reference/model.js';
+import { loadModel } from '../decoder/reference/model.js';
 import { branchTensors } from '../fit/branch.js';
 import { exactConfiguration, givenTensors, type Teacher } from '../fit/capture.js';
 import { parameterCount } from '../geometry/geometry.js';
@@ -45,66 +44,46 @@ export function fingerprintOfTensors(source: TensorSource): string {
   return hash.digest('hex');
 }
 
-export class Judge {
-  private constructor(
-    private readonly teacher: Teacher,
-    readonly items: readonly Item[],
-    private readonly expected: readonly Predictions[],
-    private readonly branchOf: (branch: Branch) => TensorSource,
-    private readonly reference: { readonly model: Model; readonly observed: ReturnType<typeof observe>[] } | null,
-  ) {}
+/**
+ * Judges a row.
+ * @param codec tensors of a codec with latents
+ * @param isAsked which of the items; all unless given
+ */
+type Judge = (row: Row, codec: TensorSource | undefined, isAsked?: (item: Item) => boolean) => Promise<Judged>;
 
-  /** Runs the uncompressed model: its predictions, and its greedy rollouts. */
-  static async open(teacher: Teacher, asked: readonly Item[]): Promise<Judge> {
-    const { geometry: g, weights } = teacher;
-    const configuration = exactConfiguration(teacher);
-    const expected = await predict(teacher, configuration, undefined, asked, ROLLOUT_TOKENS);
-    const items = asked.map((item, i) =>
-      item.kind === 'rollout' ? { ...item, continuation: (expected[i] as Predictions).map(greedy) } : item,
-    );
-    const tensors = givenTensors(teacher);
-    let reference = null;
-    if (parameterCount(g) <= REFERENCE_PARAMETERS) {
-      const model = loadModel(g, storedAs(tensors, weights.storage), teacher.normEpsilon);
-      const observed = items
-        .filter(({ kind }) => kind === 'text')
-        .slice(0, REFERENCE_SEQUENCES)
-        .map(({ prompt }) => observe(model, prompt.slice(0, REFERENCE_TOKENS)));
-      reference = { model, observed };
-    }
-    const branchOf = (branch: Branch): TensorSource => inMemory(branchTensors(g, branch, tensors));
-    return new Judge(teacher, items, expected, branchOf, reference);
-  }
-
-  /**
-   * @param codec tensors of a codec with latents
-   * @param isAsked which of the items; all unless given
-   */
-  async judge(
-    row: Row,
-    codec: TensorSource | undefined,
-    isAsked: (item: Item) => boolean = () => true,
-  ): Promise<Judged> {
+/** Runs the uncompressed model: its predictions, and its greedy rollouts. Rows are judged beside them. */
+export async function openJudge(teacher: Teacher, given: readonly Item[]): Promise<Judge> {
+  const { geometry: g, weights } = teacher;
+  const exact = exactConfiguration(teacher);
+  const predicted = await predict(teacher, exact, undefined, given, ROLLOUT_TOKENS);
+  const all = given.map((item, i) => {
+    const expected = predicted[i] as Predictions;
+    return { item: item.kind === 'rollout' ? { ...item, continuation: expected.map(greedy) } : item, expected };
+  });
+  const tensors = givenTensors(teacher);
+  const model =
+    parameterCount(g) <= REFERENCE_PARAMETERS
+      ? loadModel(g, storedAs(tensors, weights.storage), teacher.normEpsilon)
+      : null;
+  const observed = all
+    .filter(({ item }) => item.kind === 'text')
+    .slice(0, REFERENCE_SEQUENCES)
+    .flatMap(({ item }) => (model ? [observe(model, item.prompt.slice(0, REFERENCE_TOKENS))] : []));
+  return async (row, codec, isAsked = () => true) => {
     const began = process.hrtime.bigint();
-    const { teacher } = this;
-    const { geometry: g } = teacher;
     const { path, materialised } = pathOf(row.path);
-    const exact = exactConfiguration(teacher);
     const choice = { ...exact.choice, storage: row.storage };
     const { codec: kind, storage, initialisation, eviction, branch = exact.branch } = row;
     const configuration: Configuration = { ...exact, codec: kind, path, materialised, choice, eviction, branch };
     // Trained weights may bring a branch of their own.
     const lacksBranch = pathSpec(path).branch && codec?.shapes.has(branchTensor(0, 'query')) === false;
-    const tensors = codec && lacksBranch ? combined(codec, this.branchOf(configuration.branch)) : codec;
-    const asked = this.items
-      .map((item, i) => ({ item, expected: this.expected[i] as Predictions }))
-      .filter(({ item }) => isAsked(item));
+    const withBranch = codec && lacksBranch ? combined(codec, inMemory(branchTensors(g, branch, tensors))) : codec;
+    const asked = all.filter(({ item }) => isAsked(item));
     const itemsAsked = asked.map(({ item }) => item);
-    const own = await predict(teacher, configuration, tensors, itemsAsked);
+    const own = await predict(teacher, configuration, withBranch, itemsAsked);
     const items = asked.map(({ item, expected }, i) => scoreItem(item, expected, own[i] as Predictions));
-    const { model, observed } = this.reference ?? {};
     const stored = codec ? storedAs(codec, 'f16') : NO_TENSORS;
-    const error = model && observed ? attentionError(model, row, choice, stored, observed) : null;
+    const error = model && attentionError(model, row, choice, stored, observed);
     return {
       id: rowId(g, row),
       codec: kind,
@@ -119,5 +98,5 @@ export class Judge {
       items,
       seconds: Number(process.hrtime.bigint() - began) * 1e-9,
     };
-  }
+  };
 }

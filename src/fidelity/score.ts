@@ -1,4 +1,5 @@
 /** Scores of predictions against those of the uncompressed model, item by item, and what they amount to. */
+import { groups as groupBy } from 'd3-array';
 import { bootstrapMean, mean, type Interval } from '../numbers/statistics.js';
 import { greedy } from '../decoder/sampler.js';
 import type { Predictions } from './forced.js';
@@ -81,11 +82,7 @@ export function summarise(scores: readonly ItemScore[], seed = 1): Scores {
     return values.length === 0 ? null : bootstrapMean(values, seed);
   };
   const loss = interval('text', ({ loss }) => loss);
-  const cells = new Map<string, ItemScore[]>();
-  for (const s of of('passkey')) {
-    const key = `${s.context} ${s.depth}`;
-    cells.set(key, [...(cells.get(key) ?? []), s]);
-  }
+  const cells = groupBy(of('passkey'), (s) => `${s.context} ${s.depth}`);
   return {
     kl: interval('text', ({ kl }) => kl),
     top1: interval('text', ({ top1 }) => top1),
@@ -95,7 +92,7 @@ export function summarise(scores: readonly ItemScore[], seed = 1): Scores {
     passkey: interval('passkey', ({ exact }) => exact),
     recall: interval('recall', ({ exact }) => exact),
     sums: interval('sum', ({ exact }) => exact),
-    passkeyCells: [...cells.values()].map((own) => ({
+    passkeyCells: cells.map(([, own]) => ({
       context: (own[0] as ItemScore).context,
       depth: (own[0] as ItemScore).depth as number,
       count: own.length,

@@ -2,22 +2,23 @@
 import { axis, colourOf, common, markOf } from '../report/pictures/theme.js';
 import { frame } from '../report/pictures/marks.js';
 import { EVIDENCE_WORDS, type Picture } from '../report/pictures/picture.js';
+import { AXES, letterOf } from '../fit/moments.js';
 import type { SpectraReport } from './spectra-report.js';
 
 export function spectraPicture(r: SpectraReport): Picture {
-  const series = (['key', 'value'] as const).flatMap((side) =>
+  const series = AXES.flatMap((side) =>
     [
       { name: '', studied: r.trained },
       { name: ' (untrained)', studied: r.untrained },
     ].flatMap(({ name, studied }) =>
       studied[side].axes
         .filter(({ places }) => places > 2)
-        .map((a) => ({ label: `${side === 'key' ? 'K' : 'V'} ${a.axis}${name}`, dashed: name !== '', ...a })),
+        .map((a) => ({ label: `${letterOf(side)} ${a.axis}${name}`, dashed: name !== '', ...a })),
     ),
   );
   const title = 'Spectra of keys and values by axis';
   const subtitle =
-    `${r.model.name}, ${r.trained.tokens} tokens; share of the energy by direction, each unit's ` + `mean taken off`;
+    `${r.model.name}, ${r.trained.tokens} tokens; ` + "share of the energy by direction, each unit's mean taken off";
   const source = 'lla-sim fit --spectra';
   return {
     id: 'spectra-by-axis',

@@ -2,6 +2,7 @@
 import type { CodecAxis } from '../decoder/tensors.js';
 import { columns, left } from '../report/text/text.js';
 import { formatCount, formatShare } from '../numbers/units.js';
+import { AXES, letterOf } from '../fit/moments.js';
 import type { SideSpectra, Spectra } from '../fit/spectra.js';
 
 export interface Studied extends Spectra {
@@ -32,37 +33,33 @@ interface Line {
   readonly of: (s: Studied) => string;
 }
 
-const SIDES = [
-  ['K', 'key'],
-  ['V', 'value'],
-] as const;
-
 export function spectraText(r: SpectraReport): string {
   const axis = (side: SideSpectra, name: string): SideSpectra['axes'][number] | undefined =>
     side.axes.find((a) => a.axis === name);
   const line = (what: string, paper: string, of: Line['of']): Line => ({ what, paper, of });
   const list = (values: readonly number[]): string => values.map((v) => v.toFixed(2)).join(' ');
-  const axisLines = (letter: string, side: CodecAxis): Line[] =>
+  const axisLines = (side: CodecAxis): Line[] =>
     (['loop', 'head', 'layer'] as const).flatMap((name) => {
       const [rank, direction] = name === 'loop' ? [PAPER.loopEffectiveRank, PAPER.loopFirstDirection] : ['near 1', ''];
       const places = axis(r.trained[side], name)?.places ?? 1;
       const share = (first: number | undefined): string => (first === undefined ? 'n/a' : formatShare(first));
       return [
         line(
-          `${letter} ${name} axis: effective rank of ${places}`,
+          `${letterOf(side)} ${name} axis: effective rank of ${places}`,
           rank,
           (s) => axis(s[side], name)?.effectiveRank.toFixed(2) ?? 'n/a',
         ),
-        line(`${letter} ${name} axis: energy in one direction`, direction, (s) =>
+        line(`${letterOf(side)} ${name} axis: energy in one direction`, direction, (s) =>
           share(axis(s[side], name)?.shares[0]),
         ),
       ];
     });
-  const rows = SIDES.flatMap(([letter, side]) => {
+  const rows = AXES.flatMap((side) => {
+    const letter = letterOf(side);
     const along = side === 'key' ? PAPER.keyVarianceAlongLoops : PAPER.valueVarianceAlongLoops;
     const ranks = r.trained[side].energyAtRank.map(({ rank }) => rank).join(' ');
     return [
-      ...axisLines(letter, side),
+      ...axisLines(side),
       line(`${letter} variance along the loops`, along, (s) => formatShare(s[side].varianceAlongLoops)),
       line(`${letter} change from loop to loop`, 'shrinks', (s) => list(s[side].change)),
       line(`${letter} cosine to the last loop`, 'grows', (s) => list(s[side].cosineToLast)),

@@ -3,6 +3,7 @@
  * same rotary frequency; one key for all heads is the mean over the heads. Content is scored without positions beside
  * it, which the model was not trained for, so this is a beginning for training, and a lower bound without it.
  */
+import { range } from 'd3-array';
 import type { Branch } from '../codecs/codec.js';
 import { branchTensor, layerTensor } from '../decoder/tensors.js';
 import type { NamedTensor, TensorSource } from '../decoder/index.js';
@@ -33,33 +34,34 @@ export function branchTensors(g: Geometry, branch: Branch, model: TensorSource, 
   const { headDim: d, hidden, heads, kvHeads } = g;
   const { pairing } = g.rope;
   const { width, perHead } = branch;
+  const alone = (count: number): number[][] => range(count).map((head) => [head]);
   const out: NamedTensor[] = [];
   for (let layer = 0; layer < g.layers; layer++) {
-    const rowsOf = (letter: 'q' | 'k'): Float32Array =>
-      model.read(layerTensor(g.preludeLayers + layer, `self_attn.${letter}_proj.weight`));
-    const copy = (from: Float32Array, of: readonly number[], to: Float32Array, slot: number): void => {
-      for (let j = 0; j < width / 2; j++) {
-        const pair = (j * d) / width;
-        if (!Number.isInteger(pair)) continue;
-        for (const half of [0, 1]) {
-          const target = (slot * width + component(pairing, width, j, half)) * hidden;
-          for (const head of of) {
-            const source = (head * d + component(pairing, d, pair, half)) * hidden;
-            for (let i = 0; i < hidden; i++) to[target + i]! += from[source + i]! / of.length;
+    /** Rows of a projection for each slot: the mean over its heads. */
+    const rowsOf = (letter: 'q' | 'k', slots: readonly (readonly number[])[]): Float32Array => {
+      const from = model.read(layerTensor(g.preludeLayers + layer, `self_attn.${letter}_proj.weight`));
+      const to = new Float32Array(slots.length * width * hidden);
+      for (const [slot, of] of slots.entries())
+        for (let j = 0; j < width / 2; j++) {
+          const pair = (j * d) / width;
+          if (!Number.isInteger(pair)) continue;
+          for (const half of [0, 1]) {
+            const target = (slot * width + component(pairing, width, j, half)) * hidden;
+            for (const head of of) {
+              const source = (head * d + component(pairing, d, pair, half)) * hidden;
+              for (let i = 0; i < hidden; i++) to[target + i]! += from[source + i]! / of.length;
+            }
           }
         }
-      }
+      return to;
     };
-    const query = new Float32Array(heads * width * hidden);
-    for (let head = 0; head < heads; head++) copy(rowsOf('q'), [head], query, head);
-    const keySlots = perHead ? kvHeads : 1;
-    const key = new Float32Array(keySlots * width * hidden);
-    const allHeads = Array.from({ length: kvHeads }, (_, head) => head);
-    for (let slot = 0; slot < keySlots; slot++) copy(rowsOf('k'), perHead ? [slot] : allHeads, key, slot);
+    const keySlots = perHead ? alone(kvHeads) : [range(kvHeads)];
+    const query = rowsOf('q', alone(heads));
+    const key = rowsOf('k', keySlots);
     if (random) fillZeroRows(key, hidden, random);
     out.push(
       { name: branchTensor(layer, 'query'), shape: [heads * width, hidden], values: query },
-      { name: branchTensor(layer, 'key'), shape: [keySlots * width, hidden], values: key },
+      { name: branchTensor(layer, 'key'), shape: [keySlots.length * width, hidden], values: key },
     );
   }
   return out;

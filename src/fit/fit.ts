@@ -100,12 +100,8 @@ interface Directions {
 }
 
 /** With mu, and the share of the variance that they keep. */
-interface FittedLatent extends Directions {
+interface FittedLatent extends Directions, Pick<LatentEnergy, 'kept' | 'below'> {
   readonly mean: Float64Array;
-  /** At least this, where the covariance is a sketch. */
-  readonly kept: number;
-  /** Of a sketch: the share that the best directions keep beyond that, at most. */
-  readonly below?: number;
 }
 
 /**

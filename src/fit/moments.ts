@@ -5,12 +5,12 @@
 import type { Codec } from '../codecs/codec.js';
 import { isHybrid } from '../codecs/registry.js';
 import { latentGroups, type CodecAxis, type LatentGroups } from '../decoder/tensors.js';
-import type { Initialisation } from '../decoder/index.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { sum } from '../numbers/statistics.js';
 import { formatBytes } from '../numbers/units.js';
 import type { Captured } from './capture.js';
+import type { FitRequest } from './fit.js';
 import { hybridStacks } from './hybrid.js';
 import { BLOCK, Covariance, type Moments } from './covariance.js';
 import { Sketch, sketchColumns } from './sketch.js';
@@ -23,13 +23,13 @@ const WIDEST_EXACT = 1024;
 
 export const AXES = ['key', 'value'] as const satisfies readonly CodecAxis[];
 
+/** K or V. */
+export const letterOf = (axis: CodecAxis): string => (axis === 'key' ? 'K' : 'V');
+
 export const byAxis = <T>(of: (axis: CodecAxis) => T): Record<CodecAxis, T> => ({ key: of('key'), value: of('value') });
 
 /** What a fit asks of the moments of one kind of codec: all its ranks and initialisations. */
-export interface Asked {
-  readonly codec: Codec;
-  readonly initialisation: Initialisation;
-}
+export type Asked = Pick<FitRequest, 'codec' | 'initialisation'>;
 
 /** Vectors whose moments are kept: those that a latent stands for, or those of one frequency of it. */
 export interface Stack {

@@ -10,6 +10,7 @@ import { columns, left, right } from '../report/text/text.js';
 import { mean, type Interval } from '../numbers/statistics.js';
 import { formatCount, formatShare } from '../numbers/units.js';
 import type { LatentEnergy } from './fit.js';
+import { AXES, letterOf } from './moments.js';
 import type { FitRun } from './run.js';
 
 export interface FitReport {
@@ -92,8 +93,6 @@ function sketchText(energy: readonly LatentEnergy[]): string[] {
   ];
 }
 
-const letter = ({ axis }: Pick<LatentEnergy, 'axis'>): string => (axis === 'key' ? 'K' : 'V');
-
 /** Latents that are listed as losing most. */
 const WORST = 5;
 
@@ -109,7 +108,7 @@ export function fitText(g: Geometry, r: FitReport): string {
           ...(headGroups > 1 ? [`head ${group % headGroups}`] : []),
         ].join(' ') || 'all';
   const rows = [...new Set(r.energy.map(({ layer }) => layer))].flatMap((layer) =>
-    (['key', 'value'] as const).map((axis) => ({
+    AXES.map((axis) => ({
       layer,
       axis,
       own: r.energy.filter((e) => e.layer === layer && e.axis === axis),
@@ -125,7 +124,7 @@ export function fitText(g: Geometry, r: FitReport): string {
     ...columns<(typeof rows)[number]>(
       [
         right('layer', (row) => String(row.layer)),
-        left('axis', letter),
+        left('axis', (row) => letterOf(row.axis)),
         ...Array.from({ length: hybrid ? 2 : Math.min(count, 16) }, (_, group) =>
           right(nameOf(group), (row: (typeof rows)[number]) =>
             formatShare(row.own.find((e) => e.group === group)?.kept ?? 0),
@@ -136,7 +135,9 @@ export function fitText(g: Geometry, r: FitReport): string {
     ),
     '',
     'loses most: ' +
-      worst.map((e) => `layer ${e.layer} ${letter(e)} ${nameOf(e.group)} (${formatShare(e.kept)} kept)`).join(', '),
+      worst
+        .map((e) => `layer ${e.layer} ${letterOf(e.axis)} ${nameOf(e.group)} (${formatShare(e.kept)} kept)`)
+        .join(', '),
     ...sketchText(r.energy),
     'mean kept: ' +
       formatShare(r.meanKept[r.initialisation] ?? 0) +

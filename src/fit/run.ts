@@ -9,7 +9,7 @@ import { capture, longestOf, tensorsOf, windowsTogether, type Teacher } from './
 import { fitHybridLayer, refuseHybridFit } from './hybrid.js';
 import { fitLayer, type FitRequest, type FittedCodec } from './fit.js';
 import { accumulate, AXES, emptyMoments, layersOfPasses, momentsPlan, type MomentsPlan } from './moments.js';
-import { LayersInMemory, type FitFolder, type LayerStore } from './store.js';
+import { LayersInMemory, type FitFolder } from './store.js';
 
 export interface FitRun {
   readonly fitted: FittedCodec;
@@ -41,7 +41,7 @@ export async function fitCodec(
   request: Request,
   options: FitOptions,
 ): Promise<FitRun> {
-  const [run] = await fitInPasses(teacher, windows, [request], options, () => options.folder ?? new LayersInMemory());
+  const [run] = await fitInPasses(teacher, windows, [request], options);
   return run as FitRun;
 }
 
@@ -51,17 +51,19 @@ export const fitCodecs = (
   windows: readonly (readonly number[])[],
   requests: readonly Request[],
   options: Omit<FitOptions, 'folder'>,
-): Promise<FitRun[]> => {
-  const alone = requests.map((request) => ({ ...request, controls: false }));
-  return fitInPasses(teacher, windows, alone, options, () => new LayersInMemory());
-};
+): Promise<FitRun[]> =>
+  fitInPasses(
+    teacher,
+    windows,
+    requests.map((request) => ({ ...request, controls: false })),
+    options,
+  );
 
 async function fitInPasses(
   teacher: Teacher,
   windows: readonly (readonly number[])[],
   requests: readonly Request[],
   options: FitOptions,
-  storeOf: () => LayerStore,
 ): Promise<FitRun[]> {
   const { geometry: g } = teacher;
   const strange = requests.find(({ codec }) => !isLatent(codec));
@@ -78,7 +80,7 @@ async function fitInPasses(
   const passes = [...plans.values()]
     .map((plan) => layersOfPasses(g, plan, memoryBytes / plans.size, tokens))
     .reduce((most, own) => (own.length > most.length ? own : most));
-  const jobs = requests.map((request) => ({ request, store: storeOf() }));
+  const jobs = requests.map((request) => ({ request, store: folder ?? new LayersInMemory() }));
   for (const [pass, layers] of passes.entries()) {
     if (jobs.every(({ store }) => layers.every((layer) => store.has(layer)))) continue;
     const kept = [...plans].flatMap(([kind, plan]) =>

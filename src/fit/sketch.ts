@@ -16,6 +16,7 @@ import { randomFrom } from '../numbers/random.js';
 import { sum } from '../numbers/statistics.js';
 import { descending, type Basis } from './basis.js';
 import { Moments } from './covariance.js';
+import type { LatentEnergy } from './fit.js';
 
 const SIGNS = 8;
 const SEED = 0x736b6574;
@@ -38,12 +39,7 @@ function sparseRow(row: number, width: number): SparseRow {
 }
 
 /** Directions of a sketch, and how far their share of the variance is from the best one. */
-export interface SketchedBasis extends Basis {
-  /** Share of the variance that the directions keep, at least. */
-  readonly kept: number;
-  /** Share of the variance that the best directions keep beyond that, at most. */
-  readonly below: number;
-}
+export type SketchedBasis = Basis & Required<Pick<LatentEnergy, 'kept' | 'below'>>;
 
 export class Sketch extends Moments {
   /** C Ω times the count, column by column: [column][width]. */

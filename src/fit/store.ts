@@ -14,17 +14,10 @@ import type { Moments } from './covariance.js';
 /** What a fit says of a finished layer beside its tensors. */
 export type LayerFacts = Omit<FittedLayer, 'tensors'>;
 
-export interface LayerStore {
-  has(layer: number): boolean;
-  put(layer: number, fitted: FittedLayer): void;
-  facts(): readonly LayerFacts[];
-  tensors(): TensorSource;
-}
-
 const inOrder = (layers: ReadonlyMap<number, LayerFacts>): LayerFacts[] =>
   [...layers].sort(([a], [b]) => a - b).map(([, facts]) => facts);
 
-export class LayersInMemory implements LayerStore {
+export class LayersInMemory {
   private readonly layers = new Map<number, FittedLayer>();
 
   has(layer: number): boolean {
@@ -55,7 +48,7 @@ const OWN_FILE = /^(question|pass|layer-\d{4,}\.safetensors)$/;
  * A folder beside the output: finished layers, and the moments of the pass that is under way. A run of the same
  * question goes on from it; `remove` ends it.
  */
-export class FitFolder implements LayerStore {
+export class FitFolder {
   private readonly known = new Map<number, LayerFacts>();
   private readonly open: SafetensorsFile[] = [];
   private savedAt = -Infinity;

@@ -3,14 +3,12 @@ import { scalarsPerToken } from '../codecs/layout.js';
 import { isUncompressed, layoutOf } from '../codecs/registry.js';
 import { over, type Interval } from '../cost/evidence.js';
 import { formatBytes, formatDecimalBytes, formatMilliseconds, formatNumber } from '../numbers/units.js';
+import { FULL_DECODING as FULL } from './figures/figure.js';
 import type { PaperModel } from './model.js';
 import { flopText, microseconds, percent, rateText, ratioText, timeText } from './text.js';
-import type { Answer, Decoding, Subject } from './types.js';
+import type { Answer, Of } from './types.js';
 
-export type TimeSubject = Extract<
-  Subject,
-  { of: 'step-seconds' | 'step-ratio' | 'throughput' | 'layer-seconds' | 'layer-ratio' }
->;
+export type TimeSubject = Of<'step-seconds' | 'step-ratio' | 'throughput' | 'layer-seconds' | 'layer-ratio'>;
 
 /**
  * Most that an eager framework can plausibly add to each operation of the schedule: one of ours is five to ten of its
@@ -19,8 +17,6 @@ export type TimeSubject = Extract<
 const EAGER_SECONDS_AN_OPERATION = 100e-6;
 /** Two attention kernels that read the same bytes may differ so much in the bandwidth that they reach. */
 const KERNEL_DIFFERENCE = 0.15;
-
-export const FULL: Decoding = { codec: { kind: 'full' }, path: 'full' };
 
 export function timeAnswer(m: PaperModel, s: TimeSubject): Answer {
   switch (s.of) {
@@ -54,7 +50,7 @@ const ratioText3 = (ratio: number): string => `${ratio.toFixed(3)}×`;
 const source = (m: PaperModel): string =>
   m.device.choice.calibration ? 'priced from the calibration' : 'roofline bracket from the datasheet';
 
-function stepSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'step-seconds' }>): Answer {
+function stepSeconds(m: PaperModel, s: Of<'step-seconds'>): Answer {
   const step = m.step(s.model, s.decoding, s.batch, s.contextTokens);
   const { operations } = m.count(s.model, s.decoding, s.batch, s.contextTokens);
   const hostTime = (published: number): number => (published - step.estimate) / operations;
@@ -100,7 +96,7 @@ function quotient(a: Interval, b: Interval): Interval {
 
 const quotientText = (q: Interval): string => `${ratioText(q.estimate)} (${ratioText(q.low)}–${ratioText(q.high)})`;
 
-function stepRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'step-ratio' }>): Answer {
+function stepRatio(m: PaperModel, s: Of<'step-ratio'>): Answer {
   const q = quotient(
     m.step(s.model, s.decoding, s.batch, s.contextTokens),
     m.step(s.model, FULL, s.batch, s.contextTokens),
@@ -124,7 +120,7 @@ function stepRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'step-ratio' }>)
  * Throughput at the largest batch of the grid. The paper does not state the batch of its peak; throughput grows with
  * the batch until memory ends.
  */
-function throughput(m: PaperModel, s: Extract<TimeSubject, { of: 'throughput' }>): Answer {
+function throughput(m: PaperModel, s: Of<'throughput'>): Answer {
   const batch = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens }).maxBatch.onGrid;
   const step = m.step(s.model, s.decoding, batch, s.contextTokens);
   const rate = over(batch, step);
@@ -143,7 +139,7 @@ function throughput(m: PaperModel, s: Extract<TimeSubject, { of: 'throughput' }>
   });
 }
 
-function layerSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-seconds' }>): Answer {
+function layerSeconds(m: PaperModel, s: Of<'layer-seconds'>): Answer {
   const { seconds, counted } = m.layer(s.model, s.decoding, s.contextTokens);
   const { loops } = m.geometry(s.model);
   const bandwidth = m.device.spec.memoryBytesPerSecond;
@@ -170,7 +166,7 @@ function layerSeconds(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-second
   };
 }
 
-function layerRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-ratio' }>): Answer {
+function layerRatio(m: PaperModel, s: Of<'layer-ratio'>): Answer {
   const own = m.layer(s.model, s.decoding, s.contextTokens);
   const full = m.layer(s.model, FULL, s.contextTokens);
   const q = quotient(full.seconds, own.seconds);
@@ -191,7 +187,7 @@ function layerRatio(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-ratio' }
 }
 
 /** Cache bytes that a step reads for each cached token, over those of the full cache. */
-function readShare(m: PaperModel, s: Extract<TimeSubject, { of: 'layer-ratio' }>): number {
+function readShare(m: PaperModel, s: Of<'layer-ratio'>): number {
   const c = m.configuration(s.model, s.decoding);
   const own = scalarsPerToken(layoutOf(c.geometry, c.codec, c.path, c.choice, c.branch));
   const full = scalarsPerToken(layoutOf(c.geometry, { kind: 'full' }, 'full', c.choice, c.branch));

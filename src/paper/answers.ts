@@ -7,10 +7,11 @@ import { keptTokens } from '../eviction/policy.js';
 import { cacheSlots, parameterCount } from '../geometry/geometry.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
 import { formatBytes, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
-import { FULL, timeAnswer, type TimeSubject } from './answers-time.js';
+import { timeAnswer, type TimeSubject } from './answers-time.js';
+import { FULL_DECODING as FULL } from './figures/figure.js';
 import type { PaperModel } from './model.js';
 import { countText, percent, ratioText } from './text.js';
-import type { Answer, Subject } from './types.js';
+import type { Answer, Of, Subject } from './types.js';
 
 const F16 = { storage: 'f16', groupSize: GROUP_SIZE } as const;
 const NO_BRANCH = { width: 0, perHead: false };
@@ -87,13 +88,8 @@ export function answer(m: PaperModel, s: Subject): Answer | null {
     case 'evicted-share': {
       const share = (tokens: number): number => 1 - keptTokens(s.eviction, tokens) / tokens;
       const [low, high] = [share(s.fewest), share(s.most)];
-      return {
-        value: low,
-        low,
-        high,
-        text: `${percent(low)} to ${percent(high)}`,
-        reason: `of ${s.fewest} to ${s.most} tokens; “~1k” does not say which`,
-      };
+      const reason = `of ${s.fewest} to ${s.most} tokens; “~1k” does not say which`;
+      return { ...point(low, `${percent(low)} to ${percent(high)}`, reason), high };
     }
     case 'max-batch':
       return maxBatch(m, s);
@@ -111,7 +107,7 @@ const latentOrFull = (codec: Codec) => ({
   path: isUncompressed(codec) ? ('full' as const) : ('reconstruct' as const),
 });
 
-function reachedRatio(m: PaperModel, s: Extract<Subject, { of: 'reached-ratio' }>): Answer {
+function reachedRatio(m: PaperModel, s: Of<'reached-ratio'>): Answer {
   const codec = m.codec(s.model, s.kind, s.ratio);
   const ratio = coreRatio(m.geometry(s.model), codec);
   const { rankK, rankV } = codec;
@@ -139,7 +135,7 @@ const TRAINING_BYTES_A_PARAMETER = 2 + 2 + 4 + 4;
  * The paper calls a codec infeasible and gives no limit. More parameters than the model is no such limit: its own
  * LLA-2D on 2.6B has them. What separates the two is whether the training state fits the GPU that the paper names.
  */
-function trainable(m: PaperModel, s: Extract<Subject, { of: 'codec-trainable' }>): Answer {
+function trainable(m: PaperModel, s: Of<'codec-trainable'>): Answer {
   const g = m.geometry(s.model);
   const n = codecParameters(g, s.codec, 'reconstruct', NO_BRANCH);
   const bytes = n * TRAINING_BYTES_A_PARAMETER;
@@ -154,7 +150,7 @@ function trainable(m: PaperModel, s: Extract<Subject, { of: 'codec-trainable' }>
 }
 
 /** Bytes stored: what a nominal ratio leaves out. */
-function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>): Answer {
+function storedRatio(m: PaperModel, s: Of<'stored-ratio'>): Answer {
   const g = m.geometry(s.model);
   const stored = m.plan(s.model, s).codec.storedRatio;
   const nominal = coreRatio(g, s.codec);
@@ -188,7 +184,7 @@ function storedRatio(m: PaperModel, s: Extract<Subject, { of: 'stored-ratio' }>)
   return point(stored, ratioText(stored), reason, (published) => (Math.abs(alone - published) < 1e-9 ? reason : null));
 }
 
-function maxBatch(m: PaperModel, s: Extract<Subject, { of: 'max-batch' }>): Answer {
+function maxBatch(m: PaperModel, s: Of<'max-batch'>): Answer {
   const plan = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens });
   const { exact, onGrid } = plan.maxBatch;
   return point(
@@ -199,7 +195,7 @@ function maxBatch(m: PaperModel, s: Extract<Subject, { of: 'max-batch' }>): Answ
   );
 }
 
-function batchGain(m: PaperModel, s: Extract<Subject, { of: 'batch-gain' }>): Answer {
+function batchGain(m: PaperModel, s: Of<'batch-gain'>): Answer {
   const full = m.plan(s.model, FULL, { contextTokens: s.contextTokens }).maxBatch;
   const own = m.plan(s.model, s.decoding, { contextTokens: s.contextTokens }).maxBatch;
   const gain = own.exact / full.exact;
@@ -214,7 +210,7 @@ function batchGain(m: PaperModel, s: Extract<Subject, { of: 'batch-gain' }>): An
 /** Memory of the GPUs on which codecs were trained and long prompts run: a B200 has 183 GB (Section expdetails). */
 const B200_BYTES = 183e9;
 
-function prefillFits(m: PaperModel, s: Extract<Subject, { of: 'prefill-fits' }>): Answer {
+function prefillFits(m: PaperModel, s: Of<'prefill-fits'>): Answer {
   const { contextTokens, kind: prefill } = s;
   const plan = m.plan(s.model, { codec: s.codec, path: 'reconstruct' }, { contextTokens, prefill });
   const { weightsBytes, codecBytes, kvBytesPerSequence } = plan.memory;

@@ -5,15 +5,17 @@ import { PREFILL_KINDS } from '../cost/memory.js';
 import { parameterCount } from '../geometry/geometry.js';
 import { workOf } from '../../kernels/registry.js';
 import { forEachOp } from '../schedule/expand.js';
+import type { Plan } from '../plan/types.js';
 import { schedule } from '../schedule/schedule.js';
 import { formatBytes, formatDecimalBytes, formatTokens } from '../numbers/units.js';
-import { FULL } from './answers-time.js';
 import { breakEvenContext, breakEvenRatio } from './break-even.js';
+import { FULL_DECODING as FULL, HUGINN, OURO, OURO_26 } from './figures/figure.js';
 import type { PaperModel } from './model.js';
 import { rateText, ratioText, timeText } from './text.js';
 import type { Beyond, Decoding } from './types.js';
 
-const [OURO, OURO_26, HUGINN] = ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b'] as const;
+/** Ratios at which LLA is published. */
+const PUBLISHED = [4 / 3, 2, 4, 16 / 3, 32 / 3, 64 / 3];
 /** LLA's paths as people name them. */
 const PATHS: readonly (readonly [name: string, path: Omit<Decoding, 'codec'>])[] = [
   ['materialised', { path: 'reconstruct', materialised: true }],
@@ -43,7 +45,7 @@ export function readBytesPerToken(m: PaperModel, model: string, decoding: Decodi
 
 function reads(m: PaperModel): Beyond {
   const settings: readonly (readonly [CodecKind, readonly number[]])[] = [
-    ['lla', [4 / 3, 2, 4, 16 / 3, 32 / 3, 64 / 3]],
+    ['lla', PUBLISHED],
     ['lla-2d', [4, 64 / 3]],
     ['mla-head', [4, 64 / 3]],
     ['kv-quant', [4]],
@@ -54,11 +56,10 @@ function reads(m: PaperModel): Beyond {
   const codecs = settings.flatMap(([kind, ratios]) => ratios.map((ratio) => m.codec(OURO, kind, ratio)));
   const rows = codecs.map((codec) => {
     const latent = codec.rankK !== undefined;
-    const own = readBytesPerToken(m, OURO, { codec, path: latent ? 'reconstruct' : 'full' });
-    const stored = 1 / m.plan(OURO, { codec, path: latent ? 'reconstruct' : 'full' }).codec.storedRatio;
-    const rebuilt = latent
-      ? readBytesPerToken(m, OURO, { codec, path: 'reconstruct', materialised: true }) / full
-      : null;
+    const decoding: Decoding = { codec, path: latent ? 'reconstruct' : 'full' };
+    const own = readBytesPerToken(m, OURO, decoding);
+    const stored = 1 / m.plan(OURO, decoding).codec.storedRatio;
+    const rebuilt = latent ? readBytesPerToken(m, OURO, { ...decoding, materialised: true }) / full : null;
     return [codecLabel(m.geometry(OURO), codec), stored, own, own / full, rebuilt];
   });
   const parity = rows
@@ -86,9 +87,6 @@ function reads(m: PaperModel): Beyond {
   };
 }
 
-const published = (m: PaperModel, from: number): Codec[] =>
-  [4 / 3, 2, 4, 16 / 3, 32 / 3, 64 / 3].filter((r) => r >= from).map((r) => m.codec(OURO, 'lla', r));
-
 function equalMemory(m: PaperModel): Beyond {
   const full = m.plan(OURO, FULL);
   const rate = (d: Decoding): number | null => {
@@ -97,7 +95,8 @@ function equalMemory(m: PaperModel): Beyond {
       ? null
       : own / full.decode.tokensPerSecond.estimate;
   };
-  const rows = published(m, 1).map((codec) => {
+  const rows = PUBLISHED.map((ratio) => {
+    const codec = m.codec(OURO, 'lla', ratio);
     const { maxBatch } = m.plan(OURO, { codec, path: 'reconstruct' });
     return [
       codecLabel(m.geometry(OURO), codec),
@@ -298,6 +297,7 @@ function missingCells(m: PaperModel): Beyond {
   const fused = m.plan(OURO, { codec: most, path: 'reconstruct' }).maxBatch;
   const capacity = m.plan(OURO, { codec: four, path: 'reconstruct', materialised: true });
   const faster = m.plan(OURO, { codec: most, path: 'block-absorbed' });
+  const rate = ({ decode }: Plan): string => (decode.tokensPerSecond ? rateText(decode.tokensPerSecond) : '–');
   return {
     id: 'missing-cells',
     title: 'What Table memory leaves open',
@@ -310,14 +310,8 @@ function missingCells(m: PaperModel): Beyond {
       ['max batch at 4k, 2.6B, LLA 21.3×', `${batch.onGrid} (${batch.exact} fit)`],
       ['max batch at 4k, 1.4B, 21.3×, K rebuilt inside the kernel', `${fused.onGrid} (${fused.exact} fit)`],
       ['decode latency, fast path 21.3×, batch 1', timeText(m.step(OURO, { codec: most, path: 'fast' }, 1, 4096))],
-      [
-        `peak throughput, capacity path 4× (materialised, ${capacity.maxBatch.exact} sequences)`,
-        capacity.decode.tokensPerSecond ? rateText(capacity.decode.tokensPerSecond) : '–',
-      ],
-      [
-        `the same at 21.3× by block-absorbed attention (${faster.maxBatch.exact} sequences)`,
-        faster.decode.tokensPerSecond ? rateText(faster.decode.tokensPerSecond) : '–',
-      ],
+      [`peak throughput, capacity path 4× (materialised, ${capacity.maxBatch.exact} sequences)`, rate(capacity)],
+      [`the same at 21.3× by block-absorbed attention (${faster.maxBatch.exact} sequences)`, rate(faster)],
       [
         'whole cache of Huginn at 16/32/64/128× of the core',
         [16, 32, 64, 128]

@@ -5,7 +5,6 @@ import type { Interval } from '../cost/evidence.js';
 import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
 import { datasheetPricer } from '../cost/pricers.js';
-import { type Link } from '../cost/exchange.js';
 import type { Rates } from '../cost/roofline.js';
 import type { DeviceSpec } from '../devices/catalogue.js';
 import type { Eviction } from '../eviction/policy.js';
@@ -13,7 +12,7 @@ import type { Geometry } from '../geometry/geometry.js';
 import { findPreset } from '../geometry/presets.js';
 import { configurationOf, evaluate } from '../plan/evaluate/evaluate.js';
 import { readQuestion } from '../plan/ask/settings.js';
-import type { DeviceChoice, Plan, PlanRequest } from '../plan/types.js';
+import type { Candidate, DeviceChoice, Plan, PlanRequest } from '../plan/types.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Configuration, type Op } from '../schedule/schedule.js';
 import { workOf } from '../../kernels/registry.js';
@@ -31,16 +30,11 @@ export interface PaperDevice {
 
 /** A device by its datasheet alone. */
 export function datasheetDevice(spec: DeviceSpec): PaperDevice {
-  const rates: Rates = {
-    bytesPerSecond: spec.memoryBytesPerSecond,
-    f32FlopsPerSecond: spec.f32FlopsPerSecond,
-    matrixFlopsPerSecond: spec.matrixFlopsPerSecond,
-  };
-  const link: Link | null = spec.interconnect;
+  const rates: Rates = { ...spec, bytesPerSecond: spec.memoryBytesPerSecond };
   return {
     choice: { id: spec.id, name: spec.name, vramBytes: spec.vramBytes, calibration: null },
     spec,
-    pricer: datasheetPricer(rates, link),
+    pricer: datasheetPricer(rates, spec.interconnect),
     bindingBytes: Infinity,
     notes: [],
   };
@@ -66,7 +60,12 @@ export interface Counted {
   readonly matrixFlops: number;
 }
 
-const NO_EVICTION = null;
+const candidateOf = ({ codec, path, materialised = false }: Decoding, eviction: Eviction | null): Candidate => ({
+  codec,
+  path,
+  materialised,
+  eviction,
+});
 
 export class PaperModel {
   constructor(
@@ -117,13 +116,8 @@ export class PaperModel {
     decoding: Decoding,
     options: { contextTokens?: number; eviction?: Eviction | null; prefill?: PrefillKind } = {},
   ): Plan {
-    const { contextTokens = 4096, eviction = NO_EVICTION, prefill = 'accumulated' } = options;
-    return evaluate(this.request(model, contextTokens, prefill), {
-      codec: decoding.codec,
-      path: decoding.path,
-      materialised: decoding.materialised ?? false,
-      eviction,
-    });
+    const { contextTokens = 4096, eviction = null, prefill = 'accumulated' } = options;
+    return evaluate(this.request(model, contextTokens, prefill), candidateOf(decoding, eviction));
   }
 
   /**
@@ -135,12 +129,7 @@ export class PaperModel {
     const whole = this.geometry(model);
     const geometry = options.layers === undefined ? whole : { ...whole, layers: options.layers };
     const request = this.request(model, 4096, 'accumulated', geometry);
-    const c = configurationOf(request, {
-      codec: decoding.codec,
-      path: decoding.path,
-      materialised: decoding.materialised ?? false,
-      eviction: NO_EVICTION,
-    });
+    const c = configurationOf(request, candidateOf(decoding, null));
     return options.branch === undefined ? c : { ...c, branch: options.branch };
   }
 

@@ -24,12 +24,7 @@ export const tally = (r: PaperReport): string => `${r.comparisons.length} figure
 
 /** How many of some figures have which verdict. */
 export function countsOf(comparisons: readonly Comparison[]): string {
-  const words: Record<Verdict, string> = {
-    ...VERDICT_WORDS,
-    inside: 'inside the interval',
-    explained: 'explained differences',
-    undecided: 'undecided',
-  };
+  const words = { ...VERDICT_WORDS, inside: 'inside the interval', explained: 'explained differences' };
   return VERDICTS.map((v) => ({ v, n: comparisons.filter((c) => c.verdict === v).length }))
     .filter(({ n }) => n > 0)
     .map(({ v, n }) => `${n} ${n === 1 && v === 'explained' ? 'explained difference' : words[v]}`)

@@ -1,4 +1,5 @@
 /** The paper's quality tables as rows and columns, each with the contradictions that name it. */
+import { groups as groupBy } from 'd3-array';
 import { CONTRADICTIONS, type Contradiction } from '../quality/contradictions.js';
 import type { QualityFigure } from '../quality/figure.js';
 import { evictionLabel } from '../eviction/policy.js';
@@ -44,12 +45,7 @@ export function qualityTables(
   figures: readonly QualityFigure[],
   contradictions: readonly Contradiction[] = CONTRADICTIONS,
 ): QualityTable[] {
-  const bySource = new Map<string, QualityFigure[]>();
-  for (const f of figures) {
-    const key = `${f.source}|${f.model}`;
-    bySource.set(key, [...(bySource.get(key) ?? []), f]);
-  }
-  return [...bySource.values()].map((list) => {
+  return groupBy(figures, (f) => `${f.source}|${f.model}`).map(([, list]) => {
     const { source, model } = list[0] as QualityFigure;
     const columns = [...new Set(list.map(columnLabel))];
     const labels = [...new Set(list.map(rowLabel))];

@@ -40,6 +40,19 @@ export interface Decoding {
   readonly materialised?: boolean;
 }
 
+/** A model that is decoded one way at a context. */
+interface Decoded {
+  readonly model: QualityModel;
+  readonly decoding: Decoding;
+  readonly contextTokens: number;
+}
+
+/** Published times of a decoding, and of the full cache beside it. */
+interface Times {
+  readonly seconds: number;
+  readonly fullSeconds: number;
+}
+
 /** What a published figure is a figure of: the question that the planner is asked. */
 export type Subject =
   /** (layer, loop) pairs with a cache of their own. */
@@ -63,59 +76,23 @@ export type Subject =
   /** Share of a prompt of `fewest` to `most` tokens that is evicted. */
   | { readonly of: 'evicted-share'; readonly eviction: Eviction; readonly fewest: number; readonly most: number }
   /** The largest batch that fits, on the grid 2^k and 3·2^(k−1). */
-  | {
-      readonly of: 'max-batch';
-      readonly model: QualityModel;
-      readonly decoding: Decoding;
-      readonly contextTokens: number;
-    }
+  | ({ readonly of: 'max-batch' } & Decoded)
   /** Largest batch of `decoding` over that of the full cache. */
-  | {
-      readonly of: 'batch-gain';
-      readonly model: QualityModel;
-      readonly decoding: Decoding;
-      readonly contextTokens: number;
-    }
-  | {
+  | ({ readonly of: 'batch-gain' } & Decoded)
+  | ({
       readonly of: 'step-seconds';
-      readonly model: QualityModel;
-      readonly decoding: Decoding;
       readonly batch: number;
-      readonly contextTokens: number;
       /** Published peak of the full cache, tokens per second: a reason for the step must leave room for it. */
       readonly fullPeak: number;
-    }
+    } & Decoded)
   /** Step time of `decoding` over that of the full cache. */
-  | {
-      readonly of: 'step-ratio';
-      readonly model: QualityModel;
-      readonly decoding: Decoding;
-      readonly batch: number;
-      readonly contextTokens: number;
-      readonly published: { readonly seconds: number; readonly fullSeconds: number };
-    }
+  | ({ readonly of: 'step-ratio'; readonly batch: number; readonly published: Times } & Decoded)
   /** Tokens per second at the largest batch of the grid. */
-  | {
-      readonly of: 'throughput';
-      readonly model: QualityModel;
-      readonly decoding: Decoding;
-      readonly contextTokens: number;
-    }
+  | ({ readonly of: 'throughput' } & Decoded)
   /** Attention of one layer in all loops, for one sequence. */
-  | {
-      readonly of: 'layer-seconds';
-      readonly model: QualityModel;
-      readonly decoding: Decoding;
-      readonly contextTokens: number;
-    }
+  | ({ readonly of: 'layer-seconds' } & Decoded)
   /** The full cache's time over that of `decoding`, as above. */
-  | {
-      readonly of: 'layer-ratio';
-      readonly model: QualityModel;
-      readonly decoding: Decoding;
-      readonly contextTokens: number;
-      readonly published: { readonly seconds: number; readonly fullSeconds: number };
-    }
+  | ({ readonly of: 'layer-ratio'; readonly published: Times } & Decoded)
   /** Whether one prompt can be prefilled beside the weights and its own cache. */
   | {
       readonly of: 'prefill-fits';
@@ -126,6 +103,9 @@ export type Subject =
     }
   /** A number that needs the model's weights. */
   | { readonly of: 'accuracy' };
+
+/** Those of a kind, or of several. */
+export type Of<Kind extends Subject['of']> = Extract<Subject, { of: Kind }>;
 
 /** One number or claim of the paper. */
 export interface PaperFigure {

@@ -26,14 +26,9 @@ export interface Claim {
   readonly why: string | null;
 }
 
-/** A number that is counted: repeated where the published one is its rounding. */
-interface Counted {
+/** A number that is counted, beside the one as printed: repeated where that is its rounding. */
+interface Counted extends Pick<Claim, 'codec' | 'source' | 'what' | 'published'> {
   readonly models: readonly string[];
-  readonly codec: Claim['codec'];
-  readonly source: string;
-  readonly what: string;
-  /** As printed. */
-  readonly published: string;
   readonly here: (g: Geometry) => number | null;
   /** What the source leaves open, where the number differs. */
   readonly open?: string;
@@ -162,16 +157,15 @@ const precisionOf = (text: string): number => 0.5 * 10 ** -(text.split('.')[1]?.
 
 /** Sizes that the program counts. */
 export const countedClaims = (g: Geometry): Claim[] =>
-  COUNTED.filter(({ models }) => models.includes(g.name)).map((c): Claim => {
-    const here = c.here(g);
-    const same = here !== null && Math.abs(here - Number(c.published)) <= precisionOf(c.published);
-    return {
-      codec: c.codec,
-      source: c.source,
-      what: c.what,
-      published: c.published,
-      here: here === null ? 'unknown' : Number.isInteger(here) ? String(here) : formatNumber(here),
-      verdict: here === null ? 'not tried' : same ? 'repeated' : 'not repeated',
-      why: same ? null : (c.open ?? 'unexplained'),
-    };
-  });
+  COUNTED.filter(({ models }) => models.includes(g.name)).map(
+    ({ codec, source, what, published, open, ...c }): Claim => {
+      const here = c.here(g);
+      const same = here !== null && Math.abs(here - Number(published)) <= precisionOf(published);
+      return {
+        ...{ codec, source, what, published },
+        here: here === null ? 'unknown' : Number.isInteger(here) ? String(here) : formatNumber(here),
+        verdict: here === null ? 'not tried' : same ? 'repeated' : 'not repeated',
+        why: same ? null : (open ?? 'unexplained'),
+      };
+    },
+  );

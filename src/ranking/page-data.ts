@@ -8,6 +8,7 @@ import type { Claim } from './claims.js';
 import { measuredModels, type Here } from './measured.js';
 import { claimsOnDisk } from './claim-rows.js';
 import { ranked } from './ranked.js';
+import { labelOf } from './ranking.js';
 
 /** Models of the page, and the GPU. */
 const PAGE_MODELS = ['ouro-1.4b', 'ouro-2.6b'] as const;
@@ -36,26 +37,19 @@ export interface Page {
 
 export async function pageOf(): Promise<Page> {
   const models: PageModel[] = [];
-  for (const model of PAGE_MODELS) models.push(await modelOf(model));
+  for (const model of PAGE_MODELS) {
+    const { report, rows } = await sideBySide({ model, device: PAGE_DEVICE }, PAGE_CONTEXTS);
+    const { claims } = await ranked(report, claimsOnDisk());
+    models.push({ report, rows, claims });
+  }
   return { models, here: measuredModels() };
-}
-
-const labelOf = (p: Plan): string => p.id.split('/')[0] as string;
-
-async function modelOf(model: string): Promise<PageModel> {
-  const { report, rows } = await sideBySide({ model, device: PAGE_DEVICE }, PAGE_CONTEXTS);
-  const { claims } = await ranked(report, claimsOnDisk());
-  return { report, rows, claims };
 }
 
 /**
  * Every codec of a question.
  * @param contexts the first is that of times and scores; at the others sequences are counted
  */
-export async function sideBySide(
-  asked: Scenario,
-  contexts: readonly number[],
-): Promise<{ readonly report: PlanReport; readonly rows: readonly PageRow[] }> {
+export async function sideBySide(asked: Scenario, contexts: readonly number[]): Promise<Omit<PageModel, 'claims'>> {
   const reports: PlanReport[] = [];
   // Where sequences alone are counted, one batch is priced.
   for (const [i, context] of contexts.entries())
@@ -64,7 +58,7 @@ export async function sideBySide(
   const rows = representatives(report.plans)
     .filter((p) => !p.beside && !isUseless(p))
     .map((plan): PageRow => ({
-      label: labelOf(plan),
+      label: labelOf(plan.id),
       plan,
       sequences: reports.map((r) => r.plans.find((p) => p.id === plan.id)?.maxBatch.exact ?? 0),
     }))

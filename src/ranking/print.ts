@@ -6,17 +6,14 @@ import { asPublishedLabel, keepsLabel, rateLabel } from '../report/plan-rows.js'
 import { columns, left, right, wrap, type Column } from '../report/text/text.js';
 import { formatBytes } from '../numbers/units.js';
 import type { Claim } from './claims.js';
-import { figuresOf, fixedBytes, type Ranked, type Ranking } from './ranking.js';
+import type { RankedReport } from './ranked.js';
+import { figuresOf, fixedBytes, type Ranked } from './ranking.js';
 
 const percent = (share: number): string => `${Math.round(share * 100)} %`;
 
-/** @param claims of the model; empty where nobody published any */
-export function rankingText(
-  report: PlanReport,
-  ranking: Ranking,
-  claims: readonly Claim[],
-  { width }: { readonly width: number },
-): string {
+/** The codecs in order, and the claims where anybody published some. */
+export function rankedText(report: RankedReport, { width }: { readonly width: number }): string {
+  const { ranking, claims } = report;
   const keep = percent(report.settings.keep);
   const { targets } = report.settings;
   const users =

@@ -3,9 +3,10 @@ import { CODEC_KINDS } from '../codecs/codec.js';
 import type { PlanReport } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { countedClaims, type Claim } from './claims.js';
-import { rankingText } from './print.js';
 import { rankingOf, type Ranking } from './ranking.js';
 import { timedClaims, type ClaimSources } from './timed-claims.js';
+
+export { rankedText } from './print.js';
 
 export interface RankedReport extends PlanReport {
   readonly ranking: Ranking;
@@ -22,6 +23,3 @@ export async function ranked(report: PlanReport, sources: ClaimSources): Promise
   const claims = report.fidelity ? [] : [...countedClaims(model), ...(await timedClaims(model.name, sources))];
   return { ...report, ranking: rankingOf(report), claims };
 }
-
-export const rankedText = (report: RankedReport, options: { readonly width: number }): string =>
-  rankingText(report, report.ranking, report.claims, options);

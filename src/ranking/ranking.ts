@@ -55,7 +55,7 @@ export function rankingOf(report: PlanReport): Ranking {
 }
 
 /** The codec and its setting, without the path. */
-const labelOf = (planId: string): string => planId.split('/')[0] as string;
+export const labelOf = (planId: string): string => planId.split('/')[0] as string;
 
 /** Bytes of a sequence that do not depend on its length: exact windows, tails. */
 export const fixedBytes = ({ memory: m }: Plan): number => m.kvBytesAt1M - m.kvBytesPerToken * 2 ** 20;

@@ -80,15 +80,9 @@ function pointsOf(all: readonly Row[], own: readonly Row[], one: boolean): Point
   });
 }
 
-interface Load {
-  readonly inputTokens: number;
-  readonly outputTokens: number;
-  readonly concurrency: number;
-}
-
 /** Lengths and sequences of a row; zeros where its source has none. */
-const loadOf = ({ workload: w }: Row): Load => {
-  const { inputTokens, outputTokens, concurrency } = w as Partial<Record<keyof Load, unknown>>;
+const loadOf = ({ workload }: Row): Record<'inputTokens' | 'outputTokens' | 'concurrency', number> => {
+  const { inputTokens, outputTokens, concurrency } = workload as Readonly<Record<string, unknown>>;
   const number = (x: unknown): number => (typeof x === 'number' ? x : 0);
   return {
     inputTokens: number(inputTokens),

@@ -30,7 +30,7 @@ export function update(
   gradients: Parameters,
   moments: Moments,
   sizes: np.Array,
-): { parameters: Parameters; moments: Moments } {
+): [Parameters, Moments] {
   const names = Object.keys(parameters);
   const squares = names.map((name) => np.square((gradients[name] as np.Array).ref).sum());
   const norm = np.sqrt(squares.reduce((sum, square) => sum.add(square)));
@@ -53,5 +53,5 @@ export function update(
     out.second[name] = second;
   }
   for (const array of [shrink, rate, correct1, correct2]) array.dispose();
-  return { parameters: out.parameters, moments: { first: out.first, second: out.second } };
+  return [out.parameters, { first: out.first, second: out.second }];
 }

@@ -108,8 +108,7 @@ export class Distiller extends Training {
     };
     this.run = compiled<Step>((p, moments, base, at, tokens, rows, weights, sizes) => {
       const [loss, gradients] = lossAndGradients(tree.ref(p), { ...frozen(base, at, tokens, rows), weights });
-      const next = update(p, gradients, moments, sizes);
-      return [loss, next.parameters, next.moments];
+      return [loss, ...update(p, gradients, moments, sizes)];
     });
     this.judge = compiled<Judge>((p, base, at, tokens, rows) =>
       studentDivergences(setting, swap, p, frozen(base, at, tokens, rows)),

@@ -206,8 +206,7 @@ export class Trainer extends Training {
         inputs: nn.oneHot(batch.inputs, g.vocab),
         targets: nn.oneHot(batch.targets, g.vocab),
       });
-      const next = update(parameters, gradients, moments, sizes);
-      return [loss, next.parameters, next.moments];
+      return [loss, ...update(parameters, gradients, moments, sizes)];
     });
     const made = { at: positionsOf(g, length), step };
     this.programs.set(key, made);

@@ -14,7 +14,7 @@ import { parseEviction } from '../../src/eviction/policy.js';
 import { capture, exactConfiguration } from '../../src/fit/capture.js';
 import { attentionError } from '../../src/fidelity/attention-error.js';
 import type { Row } from '../../src/fidelity/grid.js';
-import { Judge, type Judged } from '../../src/fidelity/judge.js';
+import { openJudge, type Judged } from '../../src/fidelity/judge.js';
 import { fitCodec } from '../../src/fit/run.js';
 import { GEOMETRIES, promptOf } from '../decoder/models.js';
 import { relative } from '../decoder/gpu-cases.js';
@@ -67,9 +67,9 @@ describeGpu('capture and fit', (device) => {
       { ...item, continuation: (windows[1] as number[]).slice(0, 4) },
       { ...item, kind: 'rollout' as const, continuation: [] },
     ];
-    const judge = await Judge.open(teacher, texts);
+    const judge = await openJudge(teacher, texts);
     const plain = { storage: 'f32', eviction: null, initialisation: 'svd' } as const;
-    const full = await judge.judge({ codec: { kind: 'full' }, path: 'full', ...plain }, undefined);
+    const full = await judge({ codec: { kind: 'full' }, path: 'full', ...plain }, undefined);
     expect(full).toMatchObject({ kl: { estimate: 0 }, top1: { estimate: 1 }, agreement: { estimate: 1 } });
     expect(full.attentionError).toBeLessThan(1e-6);
     const width = g.loops * g.headDim;
@@ -77,7 +77,7 @@ describeGpu('capture and fit', (device) => {
     for (const rank of [2, width]) {
       const codec = { kind: 'lla', rankK: rank, rankV: rank } as const;
       const { fitted } = await fit(codec);
-      judged.push(await judge.judge({ codec, path: 'reconstruct', ...plain }, fitted.tensors));
+      judged.push(await judge({ codec, path: 'reconstruct', ...plain }, fitted.tensors));
     }
     const [few, all] = judged as [Judged, Judged];
     expect(all.kl?.estimate).toBeLessThan(1e-3);

@@ -64,15 +64,10 @@ const beside = (
   return { steps, prompts: prompts.map((prompt) => ({ ...prompt, weight: (PROMPT_SHARE * all) / prompts.length })) };
 };
 
-const accumulated = (promptTokens: number, chunkTokens?: number): PromptPlan => ({
-  method: 'accumulated',
+const prompt = (method: PromptPlan['method'], promptTokens: number, chunkTokens?: number): PromptPlan => ({
+  method,
   promptTokens,
   ...(chunkTokens === undefined ? {} : { chunkTokens }),
-});
-const chunked = (promptTokens: number, chunkTokens: number): PromptPlan => ({
-  method: 'chunked',
-  promptTokens,
-  chunkTokens,
 });
 
 /**
@@ -90,11 +85,11 @@ export const ANCHOR_RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 's
         ...stepsOf([256], [10, 12, 16, 24, 32], 0.05),
       ],
       [
-        ...[32, 64, 128, 256, 512].map((tokens) => accumulated(tokens)),
-        accumulated(2048, 128),
-        chunked(256, 32),
-        chunked(512, 64),
-        chunked(2048, 128),
+        ...[32, 64, 128, 256, 512].map((tokens) => prompt('accumulated', tokens)),
+        prompt('accumulated', 2048, 128),
+        prompt('chunked', 256, 32),
+        prompt('chunked', 512, 64),
+        prompt('chunked', 2048, 128),
       ],
     ),
     rates: { bytesPerSecond: 1e10, f32FlopsPerSecond: 4e10, matrixFlopsPerSecond: null },
@@ -107,10 +102,10 @@ export const ANCHOR_RANGES: Record<'software' | 'hardware', Pick<AnchorRange, 's
         1,
       ),
       [
-        ...[256, 512, 1024, 2048, 8192, 32768, 131072].map((tokens) => accumulated(tokens)),
-        chunked(2048, 512),
-        chunked(8192, 2048),
-        chunked(65536, 2048),
+        ...[256, 512, 1024, 2048, 8192, 32768, 131072].map((tokens) => prompt('accumulated', tokens)),
+        prompt('chunked', 2048, 512),
+        prompt('chunked', 8192, 2048),
+        prompt('chunked', 65536, 2048),
       ],
     ),
     rates: { bytesPerSecond: 2e12, f32FlopsPerSecond: 3e13, matrixFlopsPerSecond: null },

@@ -6,7 +6,7 @@ import { clockNow } from '../../io/clock.js';
 import type { Device } from '../../gpu/device.js';
 import type { KernelName } from '../../../kernels/registry.js';
 import { CALIBRATION_SCHEMA_VERSION, type Calibration, type Sample } from '../../schema/calibration.js';
-import { measureCeilings, measureOverheads } from '../ceilings.js';
+import { measureCeilings, measureOverheads, YARDSTICK_SHARE } from '../ceilings.js';
 import { lightest, nextPoint } from './choose.js';
 import { compileAhead } from './compile.js';
 import { describeDevice, describeProgram } from '../describe.js';
@@ -30,8 +30,6 @@ const FIRST_PROBES = 7;
 const FIRST_LIST = { seconds: 8, share: 0.05 };
 /** With a smaller budget a list that has all kernels asked for is the last: the next takes seconds to make. */
 const LISTS_FROM_SECONDS = 30;
-/** Share of the budget that overheads take at most, and ceilings, once each was measured. */
-const YARDSTICK_SHARE = 0.08;
 /**
  * Pipelines are compiled ahead in this share of the budget at most, and no more than one for so many seconds of it: the
  * rest of a smaller budget has no points for them. Not where the budget is below the last.

@@ -5,8 +5,11 @@ import { writeWhole } from '../../io/write.js';
 /** Saving takes at most this share of the time that is measured. */
 const SAVING_SHARE = 0.1;
 
-/** A calibration as its file holds it. Throws a defect when it is none that could be read again. */
-function textOf(calibration: Calibration): string {
+/**
+ * Writes a calibration; a defect when it is none that could be read again.
+ * @throws UserError when the file cannot be written; the old one is unharmed then
+ */
+export function writeCalibration(path: string, calibration: Calibration): void {
   const checked = calibrationSchema.safeParse(calibration);
   if (!checked.success) {
     const [issue] = checked.error.issues;
@@ -14,12 +17,8 @@ function textOf(calibration: Calibration): string {
       `a calibration that cannot be read again is not written: ${issue?.path.join('.')} ${issue?.message}`,
     );
   }
-  return `${JSON.stringify(calibration, null, 1)}\n`;
+  writeWhole(path, `${JSON.stringify(calibration, null, 1)}\n`, 'calibration');
 }
-
-/** @throws UserError when the file cannot be written; the old one is unharmed then */
-export const writeCalibration = (path: string, calibration: Calibration): void =>
-  writeWhole(path, textOf(calibration), 'calibration');
 
 /**
  * `save` for calibrate(). Writes the whole calibration, at once where it must be, otherwise unless writing would take

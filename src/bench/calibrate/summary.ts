@@ -1,6 +1,6 @@
 /** What a calibration measured, in words for a terminal. */
 import { displayPath } from '../../io/files.js';
-import { columns, type Column } from '../../report/text/text.js';
+import { columns, left, right, type Column } from '../../report/text/text.js';
 import type { Calibration, Predictor } from '../../schema/calibration.js';
 import { DRIFT_CORRECTED } from '../../schema/drift.js';
 import { median } from '../../numbers/statistics.js';
@@ -26,12 +26,12 @@ const leftOut = (r: FitRow, of: (p: Predictor) => number): string => {
 };
 
 const FIT_COLUMNS: readonly Column<FitRow>[] = [
-  { title: 'kernel', align: 'left', cell: (r) => r.kernel },
-  { title: 'variant', align: 'left', cell: (r) => r.variant },
-  { title: 'points', align: 'right', cell: (r) => String(r.points) },
-  { title: 'median error', align: 'right', cell: (r) => leftOut(r, (p) => p.looMedianError) },
-  { title: '90th', align: 'right', cell: (r) => leftOut(r, (p) => p.looP90Error) },
-  { title: 'covered', align: 'right', cell: (r) => leftOut(r, (p) => p.looCoverage) },
+  left('kernel', (r) => r.kernel),
+  left('variant', (r) => r.variant),
+  right('points', (r) => String(r.points)),
+  right('median error', (r) => leftOut(r, (p) => p.looMedianError)),
+  right('90th', (r) => leftOut(r, (p) => p.looP90Error)),
+  right('covered', (r) => leftOut(r, (p) => p.looCoverage)),
 ];
 
 function optionalRate(c: Calibration, name: 'f16' | 'matrix'): string {

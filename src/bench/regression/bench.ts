@@ -4,7 +4,7 @@ import { UserError } from '../../errors.js';
 import { formatNumber } from '../../numbers/units.js';
 import type { Device } from '../../gpu/index.js';
 import type { KernelCall, KernelName } from '../../../kernels/registry.js';
-import { measureCeilings, measureOverheads } from '../ceilings.js';
+import { measureCeilings, measureOverheads, YARDSTICK_SHARE } from '../ceilings.js';
 import { describeDevice, describeProgram } from '../describe.js';
 import { describeHost } from '../host.js';
 import { groupOf, representativeCalls, rooflineCases, type CaseGroup } from './cases.js';
@@ -40,14 +40,12 @@ export interface BenchOptions
   readonly tunedSeconds?: ((call: KernelCall) => number) | null;
 }
 
-/** Share of the budget that overheads take at most, and ceilings. */
-const YARDSTICK_SHARE = 0.08;
-
 export async function bench(device: Device, options: BenchOptions): Promise<BenchReport> {
   const { against, budget } = options;
   const { clock } = device;
-  const { submitSeconds } = await measureOverheads(device, YARDSTICK_SHARE * budget.seconds);
-  const ceilings = await measureCeilings(device, submitSeconds, YARDSTICK_SHARE * budget.seconds, YARDSTICK_SCALE);
+  const yardstickSeconds = YARDSTICK_SHARE * budget.seconds;
+  const { submitSeconds } = await measureOverheads(device, yardstickSeconds);
+  const ceilings = await measureCeilings(device, submitSeconds, yardstickSeconds, YARDSTICK_SCALE);
   const roofline = rooflineCases(device.description.software);
   const wanted = (c: KernelCall): boolean =>
     (options.kernels?.includes(c.kernel) ?? true) && (options.shapes?.includes(groupOf(c.kernel)) ?? true);

@@ -17,12 +17,6 @@ const RANK_PAIRS = [
   [18, 30],
 ] as const;
 
-/** The block plan's share of a block-absorbed call's shape; its set-up has one field more. */
-function blockDims(ropeBase: number, headDim: number): Shape {
-  const { blockTokens, functions } = blockPlan(ropeBase, headDim);
-  return { blockTokens, functions };
-}
-
 /** A software adapter computes about a thousandth of what a GPU does. */
 interface Scale {
   readonly heads: number;
@@ -90,16 +84,15 @@ const packedLoops = ({ sequences, heads: kvHeads, context, splits }: Scale): Ker
     return call('attend_streams', variant, { ...shape, ...PACKED_ROW });
   });
 
-/** The kernels of one way of attending to the same cached tokens. */
-type Way = ReturnType<typeof waysOf>;
-
+/** The kernels of each way of attending to the same cached tokens. */
 function waysOf(s: Scale, rankK: number, rankV: number) {
   const { sequences, context, splits, heads: kvHeads } = s;
   const [headDim, groupSize] = [HEAD_DIM, 0];
   const rows = { sequences, kvHeads, group: 1, context, groupSize, splits };
   const latent = { ...rows, latentHeads: kvHeads, rankK, rankV, headDim };
   const rebuilt = { sequences, kvHeads, latentHeads: kvHeads, context, headDim, groupSize };
-  const blocks = blockDims(ROPE_BASE, headDim);
+  const { blockTokens, functions, setupPerRank } = blockPlan(ROPE_BASE, headDim);
+  const blocks = { blockTokens, functions };
   return {
     rows: call('attend', 'f16', { ...rows, keyWidth: HEAD_DIM, valueWidth: HEAD_DIM, branchWidth: 0, branchHeads: 0 }),
     latents: call('attend', 'f16', {
@@ -112,8 +105,7 @@ function waysOf(s: Scale, rankK: number, rankV: number) {
     rebuild: call('attend_rebuild', 'f16', latent),
     blockVectors: call('block_vectors', 'f16', { heads: sequences * kvHeads, kvHeads, rankK, headDim }),
     blockBasis: call('block_basis', 'f32', {
-      ...{ sequences, heads: kvHeads, context, rankK, headDim, ...blocks },
-      setupPerRank: blockPlan(ROPE_BASE, headDim).setupPerRank,
+      ...{ sequences, heads: kvHeads, context, rankK, headDim, ...blocks, setupPerRank },
     }),
     block: call('attend_block_absorbed', 'f16', { ...latent, ...blocks }),
     rebuildKeys: call('rebuild', 'f16+rope', { ...rebuilt, rank: rankK }),
@@ -169,17 +161,18 @@ function small(s: Scale): KernelCall[] {
   ];
 }
 
-/** Those of latents: all but attention over whole rows. */
-const latentCalls = ({ rows: _, ...others }: Way): KernelCall[] => Object.values(others);
+/** Attention over whole rows, then the other kernels of each way. */
+const attention = (ways: readonly ReturnType<typeof waysOf>[]): KernelCall[] => [
+  ways[0]!.rows,
+  ...ways.flatMap(({ rows: _, ...latents }) => Object.values(latents)),
+];
 
 /** Every kernel with its main variants, at shapes for a software adapter or a GPU. Some may have no implementation. */
 export function representativeCalls(software: boolean): KernelCall[] {
   const s = SCALES[software ? 'software' : 'hardware'];
-  const way = waysOf(s, RANK_K, RANK_V);
   const prompt = { sequences: 1, kvHeads: s.heads, group: 1, queries: 32, context: s.context / 4, keyWidth: HEAD_DIM };
   return [
-    way.rows,
-    ...latentCalls(way),
+    ...attention([waysOf(s, RANK_K, RANK_V)]),
     differences(s),
     ...packedLoops(s),
     call('attend_prefill', 'f32', { ...prompt, valueWidth: HEAD_DIM }),
@@ -203,11 +196,9 @@ export interface PathSet {
 export function rooflineCases(software: boolean): { readonly calls: KernelCall[]; readonly paths: PathSet[] } {
   const s = ROOFLINE_SCALES[software ? 'software' : 'hardware'];
   const ways = RANK_PAIRS.map(([rankK, rankV]) => ({ ranks: `${rankK}/${rankV}`, way: waysOf(s, rankK, rankV) }));
-  const full = ways[0]!.way.rows;
   return {
     calls: [
-      full,
-      ...ways.flatMap(({ way }) => latentCalls(way)),
+      ...attention(ways.map(({ way }) => way)),
       differences(s),
       ...packedLoops(s),
       ...products(s, software),
@@ -220,7 +211,7 @@ export function rooflineCases(software: boolean): { readonly calls: KernelCall[]
         'block-absorbed': [w.blockVectors, w.blockBasis, w.block],
         absorbed: [w.latents],
         'fused rebuild': [w.rebuild],
-        'materialised rebuild': [w.rebuildKeys, w.rebuildValues, full],
+        'materialised rebuild': [w.rebuildKeys, w.rebuildValues, w.rows],
       },
     })),
   };

@@ -8,7 +8,7 @@ import type { Calibration } from '../../schema/calibration.js';
 import { inTime } from '../in-time.js';
 import { holding, makeOperands } from '../inputs.js';
 import { moreOperands, obstacle, toleranceOf, wrongResult } from '../measure.js';
-import { interleave, ratioOf } from '../rounds.js';
+import { interleave, ratioOf, type InterleaveRules } from '../rounds.js';
 import { batchTimers, eachOf, type Copies, type Runner, type TimingRules } from '../timing.js';
 import { relativeError } from '../verify.js';
 import type { Clock } from '../../gpu/platform.js';
@@ -195,15 +195,10 @@ function preparePair(
   });
 }
 
-export interface PairRules extends TimingRules {
-  /** Fraction, such as 0.05. */
-  readonly threshold: number;
-  /** Time for all rounds of this call. */
-  readonly seconds: number;
-  readonly seed: number;
-  /** Seconds since any fixed moment. */
-  readonly clockNow: () => number;
-}
+/** `seconds`: for all rounds of this call. */
+export type PairRules = TimingRules &
+  Pick<CompareOptions, 'threshold'> &
+  Pick<InterleaveRules, 'seconds' | 'seed' | 'clockNow'>;
 
 /** Rounds of both versions until the ratio now / before is settled or the time is spent; at least LEAST_ROUNDS. */
 export async function measurePair(

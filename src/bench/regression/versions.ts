@@ -7,7 +7,7 @@ import { displayPath, readTextFile } from '../../io/files.js';
 import { PACKAGE_ROOT } from '../../io/root.js';
 import { filesByName } from '../../../kernels/names.js';
 import type { KernelName } from '../../../kernels/registry.js';
-import { codeOf, kernelHash, OWN_SOURCES, sourcesFrom, type SourceSet } from '../../../kernels/source.js';
+import { codeOf, kernelHash, sourcesFrom, type SourceSet } from '../../../kernels/source.js';
 import type { Step } from '../../gpu/index.js';
 import { packUniforms } from '../../gpu/uniforms.js';
 
@@ -115,7 +115,7 @@ export type SourceRelation =
   | { readonly kind: 'unreadable'; readonly version: 'before' | 'now'; readonly reason: string };
 
 /** Whether a calibration, which knows kernels by their hash, would take one version's times for the other's. */
-export function sameHash(kernel: KernelName, before: SourceSet, now: SourceSet = OWN_SOURCES): boolean {
+export function sameHash(kernel: KernelName, before: SourceSet, now: SourceSet): boolean {
   try {
     return kernelHash(kernel, before) === kernelHash(kernel, now);
   } catch {
@@ -124,8 +124,8 @@ export function sameHash(kernel: KernelName, before: SourceSet, now: SourceSet =
   }
 }
 
-/** Compares the code of every step's resolved source. `now` is this program unless given. */
-export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet = OWN_SOURCES): SourceRelation {
+/** Compares the code of every step's resolved source. */
+export function relate(steps: readonly Step[], before: SourceSet, now: SourceSet): SourceRelation {
   let changed = false;
   for (const { source, element, uniforms } of steps) {
     let version: 'before' | 'now' = 'now';

@@ -14,7 +14,7 @@ import {
 } from '../../fidelity/claims/claim.js';
 import { paperClaims } from '../../fidelity/claims/list.js';
 import type { Item } from '../../fidelity/items.js';
-import { Judge, type Judged } from '../../fidelity/judge.js';
+import { openJudge, type Judged } from '../../fidelity/judge.js';
 import type { Teacher } from '../../fit/capture.js';
 import { refuseDistil } from '../../fit/distillable.js';
 import { structureOf } from '../../fit/spectra.js';
@@ -59,10 +59,6 @@ class Progress {
     const left = this.done > 0 ? (elapsed / this.done) * (this.all - this.done) : 0;
     this.line.time(elapsed, left, doing);
   }
-
-  end(): void {
-    this.line.clear();
-  }
 }
 
 /** The model, or its twin. */
@@ -98,7 +94,8 @@ export async function claims(
   const inputs = sha256(JSON.stringify([head.inputs, items.map(({ prompt }) => prompt), CLAIM_TRAINING]));
   const twinHead = { name: `${head.model.name}, untrained`, fingerprint: loaded.twinFingerprint, trained: false };
   const results = await interruptible(async (signal) => {
-    const progress = new Progress(new ProgressLine(quiet));
+    const line = new ProgressLine(quiet);
+    const progress = new Progress(line);
     const sideOf = (name: string, teacher: Teacher, own: Head): Side => {
       const file = output === null ? null : `${output}.${name}`;
       const done = new Map(earlier(file, own).rows.map((row) => [row.id, row]));
@@ -116,12 +113,11 @@ export async function claims(
     const ended = (): void => void thread?.close();
     signal.addEventListener('abort', ended);
     try {
-      const measure = (side: Side): Promise<Measuring> =>
-        begin(args, loaded, side, items, { progress, signal, thread });
+      const measure = (side: Side): Promise<End> => begin(args, loaded, side, items, { progress, signal, thread });
       // What is trained is judged last: until then the thread trains, beside the judging of both.
       const measuring = [await measure(sides[0]), await measure(sides[1])] as const;
-      const [model, twin] = [await measuring[0].end(), await measuring[1].end()];
-      progress.end();
+      const [model, twin] = [await measuring[0](), await measuring[1]()];
+      line.clear();
       return tryClaims(g, list, model, twin);
     } finally {
       signal.removeEventListener('abort', ended);
@@ -151,10 +147,8 @@ interface Help {
   readonly thread: TrainingThread | null;
 }
 
-interface Measuring {
-  /** Judges what was trained meanwhile. @throws UserError when the program is asked to end */
-  end(): Promise<Evidence>;
-}
+/** Judges what was trained meanwhile. @throws UserError when the program is asked to end */
+type End = () => Promise<Evidence>;
 
 /** Begins all trainings, and measures what else is missing. @throws UserError when the program is asked to end */
 async function begin(
@@ -163,17 +157,17 @@ async function begin(
   { teacher, head, file, done, missing }: Side,
   items: readonly Item[],
   { progress, signal, thread }: Help,
-): Promise<Measuring> {
+): Promise<End> {
   const { geometry: g } = loaded;
   const { name } = head.model;
   progress.say(`${name}: keys and values`);
   const structure = await structureOf(teacher, calibrationWindows(args, loaded).slice(0, STUDIED_WINDOWS));
   const evidence = (): Evidence => ({ scores: new Map([...done].map(([id, row]) => [id, row.items])), structure });
-  if (missing.length === 0) return { end: () => Promise.resolve(evidence()) };
+  if (missing.length === 0) return () => Promise.resolve(evidence());
   progress.say(`${name}: fit`);
   const rows = missing.map(({ row }) => row);
   const weights = await fitted(args, loaded, teacher, rows);
-  const judge = await Judge.open(teacher, items);
+  const judge = await openJudge(teacher, items);
   const fittedOf = ({ row }: Need): TensorSource | undefined =>
     isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined;
   const windows = calibrationWindows(args, loaded, CLAIM_TRAINING.textTokens);
@@ -188,22 +182,20 @@ async function begin(
     const id = needId(g, need);
     progress.say(`${name}: ${id}`);
     if (signal.aborted) throw interrupted(done.size, all, `configurations of ${name}`, file);
-    const judged = await judge.judge(need.row, tensors, (item) => need.asked.includes(askedOf(item)));
+    const judged = await judge(need.row, tensors, (item) => need.asked.includes(askedOf(item)));
     done.set(id, { ...judged, id });
     if (file !== null) writeWhole(file, jsonOf(head, [...done.values()]), '--output');
     progress.finish(1);
   };
   for (const need of missing) if (need.training === null) await judgeNow(need, fittedOf(need));
-  return {
-    async end() {
-      for (const { need, tensors } of trainings) {
-        progress.say(`${name}: training of ${needId(g, need)}`);
-        const trained = await tensors.catch((error: unknown) => {
-          throw signal.aborted ? interrupted(done.size, all, `configurations of ${name}`, file) : error;
-        });
-        await judgeNow(need, trained);
-      }
-      return evidence();
-    },
+  return async () => {
+    for (const { need, tensors } of trainings) {
+      progress.say(`${name}: training of ${needId(g, need)}`);
+      const trained = await tensors.catch((error: unknown) => {
+        throw signal.aborted ? interrupted(done.size, all, `configurations of ${name}`, file) : error;
+      });
+      await judgeNow(need, trained);
+    }
+    return evidence();
   };
 }

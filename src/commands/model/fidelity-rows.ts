@@ -30,17 +30,14 @@ export const inputsOf = (args: Args, loaded: LoadedTeacher, seed: number, file: 
     ]),
   );
 
-/** What a file must be of for its rows to be taken over. */
-interface SameQuestion {
-  readonly model: { readonly fingerprint: string };
-  readonly weights: FidelityReport['weights'];
-  readonly inputs: string;
-}
-
-/** What an earlier run of the same question has measured. @throws UserError for a file of another one */
+/**
+ * What an earlier run of the same question has measured.
+ * @param head what a file must be of for its rows to be taken over
+ * @throws UserError for a file of another question
+ */
 export function earlier(
   output: string | null,
-  head: SameQuestion,
+  head: Pick<Head, 'weights' | 'inputs'> & { readonly model: Pick<Head['model'], 'fingerprint'> },
 ): { readonly rows: readonly Judged[]; readonly acceptance: Acceptance | null } {
   if (output === null || !existsSync(output)) return { rows: [], acceptance: null };
   const known = readFidelity(output);

@@ -10,7 +10,7 @@ import { EXIT, UserError, type ExitCode } from '../../errors.js';
 import { displayPath } from '../../io/files.js';
 import { measureAcceptance } from '../../fidelity/acceptance.js';
 import { defaultGrid, fullGrid, gridOf, REFERENCE_PARAMETERS, rowId, type Row } from '../../fidelity/grid.js';
-import { Judge, type Judged } from '../../fidelity/judge.js';
+import { openJudge, type Judged } from '../../fidelity/judge.js';
 import { fidelityText, type FidelityReport } from '../../fidelity/report.js';
 import type { Teacher } from '../../fit/capture.js';
 import { openDevice } from '../../gpu/index.js';
@@ -20,7 +20,7 @@ import { checkWritable, writeWhole } from '../../io/write.js';
 import { formatOption, option, toggle, Args, type Command } from '../command.js';
 import { earlier, fitted, inputsOf, interrupted, jsonOf, weightsKey, type Head } from './fidelity-rows.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS, type LoadedTeacher } from './fit-question.js';
-import { asJson, interruptible, print, ProgressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine, say, writePicture } from '../output.js';
 import { closing } from './run.js';
 import { readCandidate, WEIGHTS } from './run-question.js';
 
@@ -92,7 +92,7 @@ async function run(args: Args): Promise<ExitCode> {
       file: null,
       quiet,
     });
-    if (!quiet && output !== null) process.stderr.write(`written to ${displayPath(output)}\n`);
+    if (output !== null) say(quiet, `written to ${displayPath(output)}`);
     const picture = args.text('picture');
     if (picture !== null) await writePictures(report, picture, quiet);
     return EXIT.ok;
@@ -101,15 +101,12 @@ async function run(args: Args): Promise<ExitCode> {
 
 /** One PNG a picture, named after the file that is given: `x.png` becomes `x-kl-against-ratio.png` and so on. */
 async function writePictures(report: FidelityReport, path: string, quiet: boolean): Promise<void> {
-  const [{ png }, { fidelityPictures }] = await Promise.all([
-    import('../../report/pictures/png.js'),
-    import('../../report/pictures/index.js'),
-  ]);
+  const { fidelityPictures } = await import('../../report/pictures/index.js');
   const measured = fidelityFrom(report as unknown as FidelityFile, report.model.name);
   for (const picture of fidelityPictures(measured)) {
     const file = `${path.replace(/\.png$/i, '')}-${picture.id}.png`;
-    writeWhole(file, png(picture), '--picture');
-    if (!quiet) process.stderr.write(`written to ${displayPath(file)}\n`);
+    await writePicture(file, picture);
+    say(quiet, `written to ${displayPath(file)}`);
   }
 }
 
@@ -206,13 +203,13 @@ async function judgeAll(
     const weights = file
       ? new Map(missing.map((row) => [weightsKey(row), file]))
       : await fitted(args, loaded, teacher, missing);
-    const judge = await Judge.open(teacher, itemsOf(args, loaded, head.seed));
+    const judge = await openJudge(teacher, itemsOf(args, loaded, head.seed));
     for (const [i, row] of missing.entries()) {
       goOn(i);
       const id = rowId(geometry, row);
       const elapsed = (Date.now() - began) / 1e3;
       line.time(elapsed, i === 0 ? 0 : (elapsed / i) * (missing.length - i), id);
-      done.set(id, await judge.judge(row, isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined));
+      done.set(id, await judge(row, isLatent(row.codec) ? weights.get(weightsKey(row)) : undefined));
       save();
     }
     line.clear();

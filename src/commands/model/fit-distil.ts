@@ -10,7 +10,9 @@ import { combined, inMemory, type TensorSource } from '../../decoder/index.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { randomFrom } from '../../numbers/random.js';
 import { sha256 } from '../../numbers/sha256.js';
+import type { Swap } from '../../training/cached.js';
 import type { Distillation, Distilled } from '../../training/distil.js';
+import type { DistilPlan } from '../../training/distiller.js';
 import { option, toggle, type Args, type OptionTable } from '../command.js';
 import type { ProgressLine } from '../output.js';
 
@@ -53,13 +55,7 @@ export const DISTIL_OPTIONS: OptionTable = {
 /** Options that say how a training is made. */
 const OF_TRAINING = ['steps', 'rate', 'lambda-attn', 'on-policy', 'temperature', 'exact-tokens'] as const;
 
-export interface DistilQuestion {
-  readonly steps: number;
-  readonly onPolicySteps: number;
-  readonly temperature: number;
-  readonly rate: number;
-  /** λ_attn of the paper's loss. */
-  readonly lambdaAttn: number;
+export interface DistilQuestion extends Omit<DistilPlan, 'seed' | 'texts'> {
   /** Of codecs with an exact window: its tokens in the training. */
   readonly windowTokens?: number;
 }
@@ -112,15 +108,9 @@ export const onPath = (teacher: Teacher, path: Path, branch: Branch, fitted: Ten
     ? combined(fitted, inMemory(branchTensors(teacher.geometry, branch, tensorsOf(teacher), randomFrom(BRANCH_SEED))))
     : fitted;
 
-export interface DistilRun {
+/** `start`: the codec's tensors on that path. */
+export interface DistilRun extends Swap, Pick<Distillation, 'start' | 'texts' | 'heldOut'> {
   readonly teacher: Teacher;
-  readonly codec: Codec;
-  readonly path: Path;
-  readonly branch: Branch;
-  /** The codec's tensors on that path. */
-  readonly start: TensorSource;
-  readonly texts: readonly (readonly number[])[];
-  readonly heldOut: readonly (readonly number[])[];
   readonly seed: number;
 }
 

@@ -1,6 +1,6 @@
 /** The model and the text that `fit` and `fidelity` work on, read from their options. */
 import { statSync } from 'node:fs';
-import type { Tokenizer } from '../../decoder/index.js';
+import type { TensorSource, Tokenizer } from '../../decoder/index.js';
 import type { Teacher } from '../../fit/capture.js';
 import { readText, readTokens, windowsOf } from '../../fit/windows.js';
 import { UserError } from '../../errors.js';
@@ -16,6 +16,7 @@ import type { Device } from '../../gpu/index.js';
 import { randomFrom } from '../../numbers/random.js';
 import { parseTokens } from '../../numbers/units.js';
 import { option, type Args, type OptionTable } from '../command.js';
+import { say } from '../output.js';
 import { loadModel, modelFingerprint, WEIGHTS } from './run-question.js';
 
 /** Tokens of a window, where the model reaches as far. */
@@ -76,32 +77,27 @@ export function teacherOf(args: Args): LoadedTeacher {
         `${displayPath(name)} has no weights: neither model.safetensors nor model.safetensors.index.json`,
         'put them there; a config.json alone is a shape, whose weights are fabricated: name that file',
       );
-    if (!args.isSet('quiet'))
-      process.stderr.write(
-        'warning: the weights are fabricated, so the codec and its quality say nothing of a model\n',
-      );
+    say(
+      args.isSet('quiet'),
+      'warning: the weights are fabricated, so the codec and its quality say nothing of a model',
+    );
   }
   const storage = args.choice('weights', WEIGHTS);
+  const normEpsilon = checkpoint?.normEpsilon ?? 1e-6;
+  const withWeights = (device: Device, seed: number, model: TensorSource | undefined): Teacher => ({
+    ...{ device, geometry, normEpsilon },
+    weights: { storage, seed, ...(model ? { model } : {}) },
+  });
   return {
     geometry,
     tokenizer,
     trained: checkpoint !== null,
     bundled: loaded.bundled,
     fingerprint: (seed) => modelFingerprint(loaded, seed),
-    teacher: (device, seed) => ({
-      device,
-      geometry,
-      normEpsilon: checkpoint?.normEpsilon ?? 1e-6,
-      weights: { storage, seed, ...(checkpoint ? { model: checkpoint.tensors } : {}) },
-    }),
+    teacher: (device, seed) => withWeights(device, seed, checkpoint?.tensors),
     // The bundled model's twin is another one than fabricated weights of this shape.
     twinFingerprint: fingerprintOfSeed(geometry, TWIN_SEED + (loaded.bundled ? 1 : 0)),
-    twin: (device) => ({
-      device,
-      geometry,
-      normEpsilon: checkpoint?.normEpsilon ?? 1e-6,
-      weights: { storage, seed: TWIN_SEED, ...(loaded.bundled ? { model: untrainedTwin(geometry) } : {}) },
-    }),
+    twin: (device) => withWeights(device, TWIN_SEED, loaded.bundled ? untrainedTwin(geometry) : undefined),
     close: () => checkpoint?.tensors.close(),
   };
 }
@@ -145,15 +141,13 @@ function windowsFor(args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOK
   const most = parseTokens(args.text('max-tokens') ?? String(CALIBRATION_TOKENS), '--max-tokens');
   const length = Math.min(parseTokens(args.text('window') ?? String(windowTokens), '--window'), g.maxPositions);
   if (text !== null && file !== null) throw new UserError('--text and --tokens are two texts', 'give one of them');
-  if (text === null && file === null && loaded.bundled) {
-    const random = randomFrom(CALIBRATION_SEED);
-    return Array.from({ length: Math.ceil(most / length) }, () => [...lesson(random, length).tokens]);
-  }
   if (text === null && file === null) {
+    const random = randomFrom(CALIBRATION_SEED);
+    if (loaded.bundled)
+      return Array.from({ length: Math.ceil(most / length) }, () => [...lesson(random, length).tokens]);
     if (loaded.trained)
       throw new UserError('there is no text to fit to', 'give --text FILE, or --tokens FILE with token numbers');
     // Weights without a meaning have no text either.
-    const random = randomFrom(CALIBRATION_SEED);
     return windowsOf(
       Array.from({ length: most }, () => Math.floor(random() * g.vocab)),
       length,

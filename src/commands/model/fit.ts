@@ -1,12 +1,11 @@
 /** `lla-sim fit`: makes the weights of a codec from a model's own keys and values. */
-import { isLatent } from '../../codecs/registry.js';
 import { codecTensors, INITIALISATIONS, writeCodecFile } from '../../decoder/index.js';
 import { EXIT, UserError, type ExitCode } from '../../errors.js';
 import { lensAgreement } from '../../fidelity/lens.js';
 import { spectraPicture } from '../../fidelity/spectra-picture.js';
 import { PAPER, spectraText, type SpectraReport, type Studied } from '../../fidelity/spectra-report.js';
 import type { Teacher } from '../../fit/capture.js';
-import { fitCodec, type FitRun } from '../../fit/run.js';
+import { fitCodec } from '../../fit/run.js';
 import { FitFolder } from '../../fit/store.js';
 import { fitReport, fitText } from '../../fit/report.js';
 import { spectraOf } from '../../fit/spectra.js';
@@ -15,11 +14,11 @@ import { SETTINGS } from '../../schema/settings.js';
 import { displayPath } from '../../io/files.js';
 import { sha256 } from '../../numbers/sha256.js';
 import { parseBytes } from '../../numbers/units.js';
-import { checkWritable, writeWhole } from '../../io/write.js';
+import { checkWritable } from '../../io/write.js';
 import { formatOption, option, toggle, Args, type Command, type OptionTable } from '../command.js';
 import { DISTIL_OPTIONS, distilCodec, heldOutOf, onPath, readDistil } from './fit-distil.js';
 import { calibrationWindows, itemsOf, teacherOf, TEACHER_OPTIONS } from './fit-question.js';
-import { asJson, interruptible, print, ProgressLine } from '../output.js';
+import { asJson, interruptible, print, ProgressLine, say, writePicture } from '../output.js';
 import { closing } from './run.js';
 import { readCandidate } from './run-question.js';
 
@@ -90,7 +89,6 @@ async function run(args: Args): Promise<ExitCode> {
     });
     const { configuration } = readCandidate(asked, geometry, 1);
     const { codec, path, branch } = configuration;
-    if (!isLatent(codec)) throw new UserError(`${codec.kind} has no weights`, 'fit lla, lla-2d, mla-head or hla');
     const training = readDistil(args, geometry, codec, path);
     const windows = calibrationWindows(args, loaded);
     const { texts, heldOut } = training ? heldOutOf(windows) : { texts: windows, heldOut: [] };
@@ -105,7 +103,10 @@ async function run(args: Args): Promise<ExitCode> {
     // What is fitted: the rotary branch of a path comes later.
     const tensors = codecTensors(geometry, codec, 'reconstruct', branch);
     const folder = opened(new FitFolder(`${output}.capture`, question, tensors));
-    const fitted = await fitShown(teacher, texts, request, { memoryBytes, folder }, line);
+    const onProgress = paceOn(line);
+    const fitted = await interruptible((signal) =>
+      fitCodec(teacher, texts, request, { memoryBytes, folder, signal, onProgress }),
+    );
     const start = onPath(teacher, path, branch, fitted.fitted.tensors);
     const began = Date.now();
     const distilRun = { teacher, codec, path, branch, start, texts, heldOut, seed };
@@ -158,33 +159,20 @@ async function run(args: Args): Promise<ExitCode> {
         },
     );
     await print(format === 'json' ? asJson(report) : fitText(geometry, report), { file: null, quiet });
-    if (!quiet) process.stderr.write(`written to ${displayPath(output)}\n`);
+    say(quiet, `written to ${displayPath(output)}`);
     return EXIT.ok;
   });
 }
 
-/** Fits a codec with a line of progress. @throws UserError when the program is asked to end */
-function fitShown(
-  teacher: Teacher,
-  windows: readonly (readonly number[])[],
-  request: Parameters<typeof fitCodec>[2],
-  options: { readonly memoryBytes: number; readonly folder: FitFolder },
-  line: ProgressLine,
-): Promise<FitRun> {
-  // What an earlier run has done says nothing about the pace of this one.
+/** Shows the share that is done. What an earlier run has done says nothing about the pace of this one. */
+function paceOn(line: ProgressLine): (done: number, doing: string) => void {
   let began: { readonly at: number; readonly done: number } | undefined;
-  return interruptible((signal) =>
-    fitCodec(teacher, windows, request, {
-      ...options,
-      signal,
-      onProgress: (done, doing) => {
-        began ??= { at: Date.now(), done };
-        const elapsed = (Date.now() - began.at) / 1e3;
-        const left = done > began.done ? (elapsed * (1 - done)) / (done - began.done) : 0;
-        line.time(elapsed, left, doing);
-      },
-    }),
-  );
+  return (done, doing) => {
+    began ??= { at: Date.now(), done };
+    const elapsed = (Date.now() - began.at) / 1e3;
+    const left = done > began.done ? (elapsed * (1 - done)) / (done - began.done) : 0;
+    line.time(elapsed, left, doing);
+  };
 }
 
 /** Windows that spectra are taken over, and the items that the logit lens reads. */
@@ -213,10 +201,7 @@ async function spectra(args: Args, format: 'text' | 'json'): Promise<ExitCode> {
       untrained: await study(loaded.twin(device)),
       paper: PAPER,
     };
-    if (picture !== null) {
-      const { png } = await import('../../report/pictures/png.js');
-      writeWhole(picture, png(spectraPicture(report)), '--picture');
-    }
+    if (picture !== null) await writePicture(picture, spectraPicture(report));
     await print(format === 'json' ? asJson(report) : spectraText(report), args.output());
     return EXIT.ok;
   });

@@ -137,7 +137,7 @@ export function readRun(args: Args, loaded: Loaded): RunQuestion {
   const { geometry } = loaded;
   const whole = (name: string, otherwise: number, min: number, max: number): number =>
     parseNumber(args.text(name) ?? String(otherwise), `--${name}`, { min, max, whole: true });
-  const seed = whole('seed', 0, 0, 2 ** 32 - 1);
+  const seed = args.seed();
   const given = readPrompt(args, loaded);
   const task = given === null ? passkeyTask(randomFrom(seed), ASKED_TOKENS) : null;
   const prompt = given ?? (task as Task).prompt;

@@ -8,7 +8,7 @@ import { GpuError, openDevice } from '../../gpu/index.js';
 import { SERVER_SETTINGS } from '../../schema/serving.js';
 import { SETTINGS } from '../../schema/settings.js';
 import { OUTPUT, formatOption, option, toggle, type Args, type Command, ADAPTER } from '../command.js';
-import { asJson, interruptible, print } from '../output.js';
+import { asJson, interruptible, print, say } from '../output.js';
 import { generate } from './run-generate.js';
 import { generateInFloat64 } from './run-reference.js';
 import { loadModel, modelFingerprint, readRun, WEIGHTS } from './run-question.js';
@@ -110,8 +110,7 @@ async function run(args: Args): Promise<ExitCode> {
       const device = opened(await openDevice(args.adapter()));
       return generate(device, loaded, question, weights, quiet, signal);
     });
-    if (!quiet && format === 'text')
-      for (const warning of report.warnings) process.stderr.write(`warning: ${warning}\n`);
+    if (format === 'text') for (const warning of report.warnings) say(quiet, `warning: ${warning}`);
     await print(format === 'json' ? asJson(report) : runText(report), args.output());
     return EXIT.ok;
   });
@@ -136,7 +135,7 @@ export async function closing<T>(work: (opened: <O extends { close(): void }>(on
 }
 
 /** A GPU's failure in words for the person at the terminal; anything else as it is. */
-export function explained(error: unknown): unknown {
+function explained(error: unknown): unknown {
   if (!(error instanceof GpuError)) return error;
   switch (error.fault) {
     case 'out-of-memory':

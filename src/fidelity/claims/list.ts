@@ -1,16 +1,16 @@
 /** The paper's claims that a small model can be asked. */
 import type { Branch, Codec, CodecKind, PathChoice } from '../../codecs/codec.js';
 import { genericRatios, ratioLabel } from '../../codecs/ranks.js';
-import type { CodecAxis } from '../../decoder/tensors.js';
 import { parseEviction } from '../../eviction/policy.js';
 import { LAMBDA_ATTN } from '../../fit/distillable.js';
-import type { SideStructure, Structure } from '../../fit/spectra.js';
+import type { SideStructure } from '../../fit/spectra.js';
+import { AXES } from '../../fit/moments.js';
 import type { Geometry } from '../../geometry/geometry.js';
 import { mean } from '../../numbers/statistics.js';
 import { codecsAt, pathFor, plain, type Row } from '../grid.js';
 import { LONG_ROLLOUT } from '../items.js';
 import type { ItemScore } from '../score.js';
-import { textsOf, type Asked, type Claim, type Effect, type Need, type Training } from './claim.js';
+import { textsOf, type Asked, type Claim, type Effect, type Need, type Seen, type Training } from './claim.js';
 import { followsFurther, whole, klRatio, klsOf, nats, ofStructure, worseThan } from './effects.js';
 
 /** A score of at least this counts as reliable retrieval (paper, Sec. "Long-generation stability"). */
@@ -133,8 +133,6 @@ export function paperClaims(g: Geometry): Claim[] {
   ];
 }
 
-const SIDES = ['key', 'value'] as const satisfies readonly CodecAxis[];
-
 /** The loop axis beside the other axes of more than two places: an axis of two has one direction left. */
 function loopAxis(): Claim {
   const gaps = ({ axes }: SideStructure): number[] => {
@@ -149,41 +147,38 @@ function loopAxis(): Claim {
       paper: 'loop 0.61–0.63, head and layer near 1 (Sec. structure)',
       note: "each unit's mean is taken off; axes of more than two places",
     },
-    (text) => mean(SIDES.flatMap((side) => gaps(text[side]))),
+    (text) => mean(AXES.flatMap((side) => gaps(text[side]))),
   );
 }
 
 /** "K stabilizes earlier, while V moves slower and carries more cross-loop variance" (Sec. structure). */
 function valuesSlower(): Claim[] {
   const settled = ({ cosineToLast }: SideStructure): number => mean(cosineToLast.slice(0, -1));
-  const percent = (structure: readonly Structure[], side: CodecAxis): string =>
-    `${(100 * mean(structure.map((text) => text[side].varianceAlongLoops))).toFixed(0)} %`;
+  const percent = (sides: readonly SideStructure[]): string =>
+    `${(100 * mean(sides.map((side) => side.varianceAlongLoops))).toFixed(0)} %`;
+  const of =
+    (figure: (sides: readonly SideStructure[]) => string) =>
+    ({ structure }: Seen): string =>
+      `V ${figure(structure.map(({ value }) => value))}, K ${figure(structure.map(({ key }) => key))}`;
   return [
-    {
-      ...ofStructure(
-        {
-          claim: 'V carries more variance along the loops than K',
-          effect: 'share of the variance along the loops: V − K',
-          paper: 'V 17 %, K 6 % (Sec. structure)',
-        },
-        ({ key, value }) => value.varianceAlongLoops - key.varianceAlongLoops,
-      ),
-      figures: ({ structure }) => `V ${percent(structure, 'value')}, K ${percent(structure, 'key')}`,
-    },
-    {
-      ...ofStructure(
-        {
-          claim: 'V moves slower to the last loop than K',
-          effect: 'cosine to the last loop, mean over the loops before it: K − V',
-          paper: 'K earlier (Fig. whyloops, without numbers)',
-        },
-        ({ key, value }) => settled(key) - settled(value),
-      ),
-      figures: ({ structure }) =>
-        (['value', 'key'] as const)
-          .map((side) => `${side === 'key' ? 'K' : 'V'} ${mean(structure.map((t) => settled(t[side]))).toFixed(2)}`)
-          .join(', '),
-    },
+    ofStructure(
+      {
+        claim: 'V carries more variance along the loops than K',
+        effect: 'share of the variance along the loops: V − K',
+        paper: 'V 17 %, K 6 % (Sec. structure)',
+        figures: of(percent),
+      },
+      ({ key, value }) => value.varianceAlongLoops - key.varianceAlongLoops,
+    ),
+    ofStructure(
+      {
+        claim: 'V moves slower to the last loop than K',
+        effect: 'cosine to the last loop, mean over the loops before it: K − V',
+        paper: 'K earlier (Fig. whyloops, without numbers)',
+        figures: of((sides) => mean(sides.map(settled)).toFixed(2)),
+      },
+      ({ key, value }) => settled(key) - settled(value),
+    ),
   ];
 }
 

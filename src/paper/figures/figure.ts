@@ -1,11 +1,12 @@
 /** One printed figure, with its place and its question; models and codecs that figures have in common. */
 import type { Codec, CodecKind } from '../../codecs/codec.js';
 import type { QualityModel } from '../../quality/figure.js';
-import type { Expectation, PaperFigure, Subject, Unit } from '../types.js';
+import type { Decoding, Expectation, PaperFigure, Subject, Unit } from '../types.js';
 
 export const [OURO, OURO_26, HUGINN] = ['ouro-1.4b', 'ouro-2.6b', 'huginn-3.5b'] as const;
 export const [KIB, MIB, GIB] = [2 ** 10, 2 ** 20, 2 ** 30];
 export const FULL: Codec = { kind: 'full' };
+export const FULL_DECODING: Decoding = { codec: FULL, path: 'full' };
 export const lla = (rankK: number, rankV: number): Codec => ({ kind: 'lla', rankK, rankV });
 export const latent2d = (rankK: number, rankV: number): Codec => ({ kind: 'lla-2d', rankK, rankV });
 export const LLA_4X = lla(96, 160);

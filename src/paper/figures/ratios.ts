@@ -1,4 +1,5 @@
 /** Ranks, ratios and sizes of codecs, from the tables of quality. */
+import { groups as groupBy } from 'd3-array';
 import type { Codec } from '../../codecs/codec.js';
 import type { QualityFigure, QualityModel } from '../../quality/figure.js';
 import { cellsOf } from '../../quality/printed.js';
@@ -80,14 +81,11 @@ const order = ([f]: readonly QualityFigure[]): number =>
  * ratio.
  */
 export function comparedRatios(): PaperFigure[] {
-  const groups = new Map<string, QualityFigure[]>();
-  for (const f of FIGURES_OF_THE_PAPER) {
-    // The evicted baseline is printed by its bits, not by a ratio; Huginn's ratios stand with their ranks.
-    if (f.codec === 'full' || f.model === HUGINN || (f.codec === 'kv-quant' && f.source === 'Table evict')) continue;
-    const key = `${f.model}/${f.codec}-${Number(f.ratioLabel)}x`;
-    groups.set(key, [...(groups.get(key) ?? []), f]);
-  }
-  return [...groups]
+  // The evicted baseline is printed by its bits, not by a ratio; Huginn's ratios stand with their ranks.
+  const compared = FIGURES_OF_THE_PAPER.filter(
+    (f) => f.codec !== 'full' && f.model !== HUGINN && (f.codec !== 'kv-quant' || f.source !== 'Table evict'),
+  );
+  return groupBy(compared, (f) => `${f.model}/${f.codec}-${Number(f.ratioLabel)}x`)
     .sort(([, a], [, b]) => order(a) - order(b))
     .map(([key, list]) => {
       const { model, codec, ratioLabel, ratio } = list[0] as QualityFigure;

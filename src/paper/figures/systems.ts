@@ -12,6 +12,7 @@ import {
   MIB,
   GIB,
   FULL,
+  FULL_DECODING,
   lla,
   LLA_4X,
   LLA_21X,
@@ -67,7 +68,6 @@ export function memory(): PaperFigure[] {
   ];
 }
 
-const FULL_PATH: Decoding = { codec: FULL, path: 'full' };
 /** The paper's capacity path writes rebuilt K and V to memory at every step (Section serving_details). */
 const REBUILT = (codec: Codec): Decoding => ({ codec, path: 'reconstruct', materialised: true });
 const CAPACITY_PATH = REBUILT(LLA_21X);
@@ -77,7 +77,7 @@ export function capacity(): PaperFigure[] {
   const rows = ([OURO, OURO_26] as const).flatMap((model) =>
     CODECS.flatMap(([name, codec]) => {
       const text = cellAt('memory', `max batch at 4k, ${MODEL_NAMES[model]}`, name);
-      return text === 'n/a' ? [] : [[model, name, codec === FULL ? FULL_PATH : REBUILT(codec), text] as const];
+      return text === 'n/a' ? [] : [[model, name, codec === FULL ? FULL_DECODING : REBUILT(codec), text] as const];
     }),
   );
   return [
@@ -95,12 +95,7 @@ export function capacity(): PaperFigure[] {
       'memory/batch-gain',
       'batch gain of 21.3× (768 / 32)',
       explained('24×', 'ratio'),
-      {
-        of: 'batch-gain',
-        model: OURO,
-        decoding: CAPACITY_PATH,
-        contextTokens: DECODE_CONTEXT,
-      },
+      { of: 'batch-gain', model: OURO, decoding: CAPACITY_PATH, contextTokens: DECODE_CONTEXT },
     ),
   ];
 }
@@ -119,7 +114,7 @@ export function latency(): PaperFigure[] {
       'memory/latency/teacher',
       'decode latency, teacher',
       interval(latencyOf('teacher'), 'seconds', 1e-3),
-      { of: 'step-seconds', ...at, decoding: FULL_PATH, batch: 1, fullPeak },
+      { of: 'step-seconds', ...at, decoding: FULL_DECODING, batch: 1, fullPeak },
     ),
     figure(
       where,
@@ -144,7 +139,7 @@ export function latency(): PaperFigure[] {
     figure(where, 'memory/throughput/teacher', 'peak throughput, teacher', interval(peakOf('teacher'), 'tokens/s'), {
       of: 'throughput',
       ...at,
-      decoding: FULL_PATH,
+      decoding: FULL_DECODING,
     }),
     figure(
       where,
@@ -160,6 +155,7 @@ export function absorbed(): PaperFigure[] {
   const where = { section: 'Absorbed attention', source: 'Table absorbed_latency' };
   const [, ...rows] = cellsOf('absorbed_latency');
   const branch: Decoding = { codec: LLA_4X, path: 'absorbed' };
+  const rebuilds = REBUILT(LLA_4X);
   return [
     // Context, teacher ms, absorbed ms, reconstruct over absorbed, teacher over absorbed.
     ...rows.flatMap(([label = '', teacher = '', own = '', overRebuilt = '', overTeacher = '']) => {
@@ -169,32 +165,22 @@ export function absorbed(): PaperFigure[] {
       const rebuilt = printed(overRebuilt, 'ratio').value;
       const rebuiltMs = rebuilt * Number(own);
       const precision = (0.005 / rebuilt + 0.005 / Number(own)) * rebuiltMs * 1e-3;
+      const printedRebuilt = interval(`${overRebuilt} = ${rebuiltMs.toFixed(2)} ms`, 'seconds');
+      const time = (id: string, what: string, value: typeof printedRebuilt, decoding: Decoding): PaperFigure =>
+        figure(where, `absorbed/${contextTokens}/${id}`, `${what} at ${label}`, value, {
+          of: 'layer-seconds',
+          ...at,
+          decoding,
+        });
       return [
-        figure(
-          where,
-          `absorbed/${contextTokens}/teacher`,
-          `teacher at ${label}`,
-          interval(`${teacher} ms`, 'seconds', 1e-3),
-          { of: 'layer-seconds', ...at, decoding: FULL_PATH },
+        time('teacher', 'teacher', interval(`${teacher} ms`, 'seconds', 1e-3), FULL_DECODING),
+        time('absorbed', 'absorbed', interval(`${own} ms`, 'seconds', 1e-3), branch),
+        time(
+          'reconstruct',
+          'reconstruct-then-attend',
+          { ...printedRebuilt, value: rebuiltMs * 1e-3, precision },
+          rebuilds,
         ),
-        figure(
-          where,
-          `absorbed/${contextTokens}/absorbed`,
-          `absorbed at ${label}`,
-          interval(`${own} ms`, 'seconds', 1e-3),
-          { of: 'layer-seconds', ...at, decoding: branch },
-        ),
-        {
-          ...figure(
-            where,
-            `absorbed/${contextTokens}/reconstruct`,
-            `reconstruct-then-attend at ${label}`,
-            interval(`${overRebuilt} = ${rebuiltMs.toFixed(2)} ms`, 'seconds'),
-            { of: 'layer-seconds', ...at, decoding: REBUILT(LLA_4X) },
-          ),
-          value: rebuiltMs * 1e-3,
-          precision,
-        },
         figure(
           where,
           `absorbed/${contextTokens}/over-teacher`,
