@@ -10,7 +10,9 @@ import {
 } from '../cost/latency.js';
 import { eachVariant } from '../cost/pricers.js';
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
-import { forEachPrefillCall } from '../schedule/prefill/calls.js';
+import { isUncompressed } from '../codecs/registry.js';
+import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill/calls.js';
+import { runSchedule } from '../schedule/prefill/prefill.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Configuration, type Stage } from '../schedule/schedule.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
@@ -163,15 +165,42 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
       });
     },
     prompt: (c, kernels, plan) => {
-      const whole = priceCalls(kernels, c.gpus, (add) => forEachPrefillCall(c, plan, add));
       const { promptTokens } = plan;
       const chunks = Math.ceil(promptTokens / chunkTokens);
-      return priced(runtime, whole, (end, launch) => {
-        const each = runtime.chunk(promptTokens / chunks, { kernels: whole[end] / chunks, launch });
-        return chunks * each + runtime.boundary(c.geometry.codaLayers, { kernels: 0, launch });
+      const each = promptTokens / chunks;
+      const whole = priceCalls(kernels, c.gpus, (add) => {
+        return forEachPrefillCall(c, { ...plan, chunkTokens: Math.ceil(each) }, add);
       });
+      const shares = sharesOfChunks(c, kernels, chunks, Math.round(each), plan.method);
+      return priced(runtime, whole, (end, launch) =>
+        shares.reduce(
+          (seconds, share) => seconds + runtime.chunk(each, { kernels: share * whole[end], launch }),
+          runtime.boundary(c.geometry.codaLayers, { kernels: 0, launch }),
+        ),
+      );
     },
   };
+}
+
+/** What each chunk takes of its prompt's kernels: of a full cache a later one attends to more, of latents they are alike. */
+function sharesOfChunks(
+  c: Configuration,
+  kernels: Pricer,
+  chunks: number,
+  tokens: number,
+  method: PromptPlan['method'],
+): number[] {
+  if (chunks === 1 || !isUncompressed(c.codec)) return Array<number>(chunks).fill(1 / chunks);
+  const at = (from: number): number =>
+    priceCalls(kernels, c.gpus, (add) => {
+      const run = runSchedule(c, { from, tokens }, { chunkTokens: tokens, method, ends: false });
+      forEachOp(c, run, add);
+      return { collectives: run.collectives, submissions: 0 };
+    }).estimate;
+  const [first, last] = [at(0), at((chunks - 1) * tokens)];
+  const times = Array.from({ length: chunks }, (_, i) => first + ((last - first) * i) / (chunks - 1));
+  const sum = (chunks * (first + last)) / 2;
+  return times.map((seconds) => seconds / sum);
 }
 
 /** Kernels of a step before, in and after the loops. */
