@@ -70,6 +70,10 @@ export const rateLabel = (d: Pick<DecodeFigures, 'tokensPerSecond'>): string =>
 export const usdLabel = ({ usdPerMillionTokens: usd }: Pick<DecodeFigures, 'usdPerMillionTokens'>): string =>
   usd ? formatNumber(usd.estimate) : '–';
 
+/** Why a report has no row. */
+export const nothingLeft = ({ removed }: Pick<PlanReport, 'removed'>): string =>
+  removed.some(({ target }) => target !== 'memory') ? 'No combination meets the targets' : 'Nothing fits';
+
 /** Most of a time is priced by these kernels. */
 const MOST = 0.5;
 

@@ -10,7 +10,7 @@ import { batchOf, memoryColumns, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { planRowsMarkdown, planTitleMarkdown } from './plan-csv.js';
 import { markdownTable, markdownText } from './tables.js';
-import { LIMIT_WORDS, rateLabel, shortList } from './plan-rows.js';
+import { LIMIT_WORDS, nothingLeft, rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
 import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
@@ -123,7 +123,7 @@ const firstToken = ({ prefill: { secondsToFirstToken: first, evidence } }: Plan)
 
 function memory(view: View): string[] {
   const plan = shownPlan(view);
-  if (!plan) return ['Nothing fits.'];
+  if (!plan) return [`${nothingLeft(view.report)}.`];
   const vram = view.report.device.vramBytes;
   const d = shownDecode(plan);
   return [

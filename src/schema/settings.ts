@@ -286,8 +286,8 @@ export const SETTINGS = {
     kind: 'text',
     group: 'Measurements',
     help:
-      'with --stack vllm-rlt: what a token of one sequence took on your server, kernels launched one by one, and ' +
-      "tokens cached then, such as 59ms@160: your host's time [that of other hosts]",
+      'with --stack vllm-rlt or transformers: what a token of one sequence took on your server, kernels launched one ' +
+      "by one, and tokens cached then, such as 59ms@160: your host's time [that of other hosts]",
   },
 } as const satisfies Record<string, Setting>;
 

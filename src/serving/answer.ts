@@ -105,7 +105,7 @@ export function settle(
  * @throws UserError for settings that cannot be, and where nothing is left to simulate (exit code 3)
  */
 export async function simulate(asked: Scenario, sources: Sources, o: SimulationOptions): Promise<SimulationReport> {
-  const scenario = withUsers(asked);
+  const scenario = o.findRate ? asked : withUsers(asked);
   const { setting, plan } = settle(scenario, sources, o);
   const { request, workload, server, targets, tested } = setting;
   const host = hostOf(sources, scenario);

@@ -221,12 +221,13 @@ export function allRefused(
 export function withUsers(scenario: Scenario): Scenario {
   const { users, workload = {} } = scenario;
   if (users === undefined || workload.users !== undefined) return scenario;
-  if (workload.arrivals !== 'closed' || workload.trace !== undefined)
+  const { arrivals = workload.rate === undefined ? 'closed' : 'poisson' } = workload;
+  if (arrivals !== 'closed' || workload.trace !== undefined)
     throw new UserError(
       `users ${users} says nothing of requests that come by themselves`,
       'add arrivals: closed to the workload, or leave users out',
     );
-  return { ...scenario, workload: { ...workload, users } };
+  return { ...scenario, workload: { ...workload, arrivals, users } };
 }
 
 /** Where a server would not start as it was asked for, or has more memory than the GPU. */
@@ -236,9 +237,9 @@ export function beyondNotes(
   { maxPositions, name }: Geometry,
   runs: readonly { readonly id: string; readonly kvBlocks: number; readonly capacity: Pick<Capacity, 'blocks'> }[],
 ): string[] {
-  const named = asked.maxModelLen !== undefined;
+  const named = asked.maxModelLen !== undefined || asked.kvBlocks !== undefined;
   return present([
-    named &&
+    asked.maxModelLen !== undefined &&
       longest > maxPositions &&
       `--max-model-len ${longest} exceeds the ${maxPositions} positions that ${name} was trained for: memory and ` +
         'time hold, quality does not',

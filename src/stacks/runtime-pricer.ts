@@ -182,7 +182,7 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
   };
 }
 
-/** What each chunk takes of its prompt's kernels: of a full cache a later one attends to more, of latents they are alike. */
+/** What each chunk takes of its prompt's kernels: a later one attends to more; of latents they are taken as alike. */
 function sharesOfChunks(
   c: Configuration,
   kernels: Pricer,

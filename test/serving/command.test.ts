@@ -374,7 +374,7 @@ describe('refusals', () => {
     ['--max-num-batched-tokens 8', '--max-num-batched-tokens must be at least --max-num-seqs'],
     ['--batch-wait-timeout-iters 20', '--batch-wait-max-tokens-ratio work together'],
     ['--prompt-tokens 120000 --max-model-len 32768', 'prompts of 120000 tokens exceed --max-model-len 32768'],
-    ['--prompt-tokens 120000', 'prompts of 120000 tokens exceed the 65536 positions that the model takes'],
+    ['--prompt-tokens 120000', 'prompts of 120000 tokens exceed the 65536 tokens that the model has positions for'],
     ['--users 64 --rate 3', '--users means nothing for these requests; add --arrivals closed'],
     ['--burstiness 2', '--burstiness means nothing for these requests'],
     ['--rate 0', '--rate must be a number from'],
@@ -398,7 +398,7 @@ describe('refusals', () => {
     ['--loops 3 --depth ouro-1.4b@0.5 --skipped-kv copy', 'ouro-1.4b@0.5 is of'],
     ['b.yaml', 'users 40 says nothing of requests that come by themselves; add arrivals: closed'],
   ])('%s', async (line, message) => {
-    const own = line === 'b.yaml' ? [file('b.yaml', 'device: h200\nusers: 40\n')] : null;
+    const own = line === 'b.yaml' ? [file('b.yaml', 'device: h200\nusers: 40\nworkload: {rate: 3}\n')] : null;
     expectRefused(await simulate(...(own ?? [...(line.startsWith('a.yaml') ? [] : H200), ...words(line)])), message);
   });
 

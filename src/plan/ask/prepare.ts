@@ -181,7 +181,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
           const limits = { targetWorkgroups, bindingBytes: Infinity };
           const c = { geometry, ...full, choice: stored, branch, gpus, ...limits };
           const pricer = underRuntime(found, own, spec, { shares: null, chunkTokens: contextTokens });
-          return priceStep(c, pricer, 1, contextTokens).estimate;
+          return priceStep(c, pricer, 1, contextTokens);
         })
       : asked;
   const shares = depthOf(scenario, geometry, publishedAs);

@@ -1,4 +1,5 @@
 /** The server of a question: which one, its runtime, and what it keeps for itself. */
+import type { Interval } from '../../cost/evidence.js';
 import { show, UserError } from '../../errors.js';
 import { flagOf, type Scenario } from '../../schema/settings.js';
 import { runsOn } from '../../stacks/choose.js';
@@ -104,12 +105,12 @@ const LEAST_GROWTH = 1.05;
 export function besideMeasured(
   runtime: Runtime,
   asked: string,
-  secondsOf: (runtime: Runtime, contextTokens: number) => number,
+  secondsOf: (runtime: Runtime, contextTokens: number) => Interval,
 ): Runtime {
   const { text, seconds, contextTokens } = readMeasuredStep(asked);
   const eager = (launch: number): Runtime =>
     runtime.with(besideHost(runtime.source, launch, text), { ...runtime.choice, execution: 'eager' });
-  const stepOf = (launch: number): number => secondsOf(eager(launch), contextTokens);
+  const stepOf = (launch: number): number => secondsOf(eager(launch), contextTokens).estimate;
   const [least, most] = LAUNCH_SECONDS;
   let [low, high] = [Math.log(least), Math.log(most)];
   for (let i = 0; i < 30; i++) {
@@ -124,10 +125,11 @@ export function besideMeasured(
       `--measured-step ${text}: even a slow host takes ${formatMilliseconds(stepOf(most))} ms for such a step`,
       how,
     );
-  if (seconds < stepOf(least) || stepOf(1.1 * launch) < LEAST_GROWTH * stepOf(launch))
+  const alone = secondsOf(eager(least), contextTokens);
+  if (seconds < alone.high || stepOf(1.1 * launch) < LEAST_GROWTH * stepOf(launch))
     throw new UserError(
-      `--measured-step ${text} tells nothing about the host: such a step takes at least ` +
-        `${formatMilliseconds(stepOf(least))} ms by the GPU alone`,
+      `--measured-step ${text} tells nothing about the host: such a step takes ` +
+        `${formatMilliseconds(alone.estimate)} ms by the GPU alone, and up to ${formatMilliseconds(alone.high)}`,
       how,
     );
   return runtime.with(besideHost(runtime.source, launch, text), runtime.choice);

@@ -67,7 +67,7 @@ const chanceAt = (step: StepPrice, target: number | null): number | null =>
 /**
  * The smallest batch whose throughput is `KNEE_SHARE` of the best, within `KNEE_TOLERANCE`. Throughput rises with the
  * batch, and for some kernels falls again, mostly beyond a power of two, where a product needs one more tile: so the
- * best is looked for among these, from the largest batch down.
+ * best is looked for among these, from the largest batch down, and halfway to the next.
  * @param seconds of a step by its batch
  */
 export function kneeOf(seconds: (batch: number) => number, most: number): number {
@@ -75,6 +75,8 @@ export function kneeOf(seconds: (batch: number) => number, most: number): number
   const below2 = (batch: number): number => Math.floor(2 ** (Math.ceil(Math.log2(batch)) - 1));
   let best = most;
   for (let next = below2(best); next >= 1 && rate(next) > rate(best); next = below2(next)) best = next;
+  for (const near of [0.75 * best, 1.5 * best].map(Math.floor))
+    if (near >= 1 && near <= most && rate(near) > rate(best)) best = near;
   if (best === 1) return 1;
   const half = Math.floor(best / 2);
   const slack = (KNEE_TOLERANCE / 2) * rate(best);

@@ -35,6 +35,8 @@ function slowCache(r: PlanRequest, p: Plan): Warning | null {
   const candidate = candidateOf(r, p.id);
   if (r.choice.storage !== 'f8' || !r.pricer || !candidate || !time || evidence === null || isEstimate(evidence))
     return null;
+  // In 16 bits as many have to fit, so that in 8 there is room for more.
+  if (2 * batch > p.maxBatch.exact) return null;
   const wide = configurationOf({ ...r, choice: { ...r.choice, storage: 'f16' } }, candidate);
   const than = priceStep(wide, r.pricer, batch, r.contextTokens);
   if (isEstimate(than.evidence) || time.estimate < SLOW_IN_8_BITS * than.estimate) return null;

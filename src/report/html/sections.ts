@@ -16,7 +16,7 @@ import {
   sheetColumns,
   type DecisionRow,
 } from '../decision.js';
-import { FIELDS, LIMIT_WORDS, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
+import { FIELDS, LIMIT_WORDS, nothingLeft, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
 import { shownDecode, timeWords } from '../../plan/words/words.js';
 import { decisionPicture } from '../pictures/index.js';
 import { batchOf, memoryColumns, PARTS } from '../pictures/memory-breakdown.js';
@@ -113,7 +113,7 @@ function planSection(view: View): Html {
   if (!plan) {
     const [first] = report.plans;
     const least = first && `even ${first.id} needs ${formatDecimalBytes(first.memory.totalBytes)}`;
-    return html`<p>Nothing fits: ${least ?? 'no combination is left'} of ${formatDecimalBytes(vram)}.</p>`;
+    return html`<p>${nothingLeft(report)}: ${least ?? 'no combination is left'} of ${formatDecimalBytes(vram)}.</p>`;
   }
   const d = shownDecode(plan);
   const { codec, prefill } = plan;

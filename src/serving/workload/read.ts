@@ -242,8 +242,8 @@ function refuseAllTooLong(
   if (prompts + outputs <= most) return;
   const least = prompt.kind === 'fixed' ? '' : 'at least ';
   throw new UserError(
-    `prompts of ${least}${prompts} tokens${prompts < most ? ` with outputs of ${outputs}` : ''} exceed ` +
-      (asked ? `--max-model-len ${most}` : `the ${most} positions that the model takes`),
+    `prompts of ${least}${prompts} tokens${prompts <= most ? ` with outputs of ${outputs}` : ''} exceed ` +
+      (asked ? `--max-model-len ${most}` : `the ${most} tokens that the model has positions for`),
     asked ? 'raise --max-model-len' : 'shorten them, or name a longer --max-model-len',
   );
 }
