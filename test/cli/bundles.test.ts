@@ -80,7 +80,7 @@ describe('bundles', () => {
     for (const picture of picturesOf(view))
       expect(readFileSync(join(folder, `${picture.id}.png`)).equals(png(picture)), picture.id).toBe(true);
     expect(picturesOf(view).length).toBeGreaterThan(2);
-    const chunk = readdirSync(dirname(program.cli)).find((name) => /^png-/.test(name)) ?? '';
+    const chunk = readdirSync(dirname(program.cli)).find((name) => /^report-pictures-png/.test(name)) ?? '';
     const imports = read(join(dirname(program.cli), chunk)).matchAll(/from"([^."][^"]*)"/g);
     const packages = [...imports].map(([, name]) => name);
     expect(new Set(packages.filter((name) => !name?.startsWith('node:')))).toEqual(new Set(['@napi-rs/canvas']));
