@@ -14,6 +14,7 @@ import type { Scenario } from '../../schema/settings.js';
 import { readProbabilities } from './probabilities.js';
 import { formatDecimalBytes, parseBytes, parseNumber } from '../../numbers/units.js';
 import { listCandidates } from './candidates.js';
+import { configurationOf } from '../evaluate/evaluate.js';
 import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
 import { makePlan, type Rows } from '../plan.js';
 import { tunedAlone } from '../../stacks/attainable.js';
@@ -175,11 +176,9 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const runtime =
     asked && found && spec && scenario.measuredStep !== undefined
       ? besideMeasured(asked, scenario.measuredStep, (own, contextTokens) => {
-          const { choice, branch, gpus, targetWorkgroups } = question;
-          const stored = { ...choice, storage: 'f16' as const };
-          const full = { codec: { kind: 'full' as const }, path: 'full' as const, materialised: false, eviction: null };
-          const limits = { targetWorkgroups, bindingBytes: Infinity };
-          const c = { geometry, ...full, choice: stored, branch, gpus, ...limits };
+          const stored = { ...question.choice, storage: 'f16' as const };
+          const of = { ...question, geometry, choice: stored, bindingBytes: Infinity };
+          const c = configurationOf(of, { codec: { kind: 'full' }, path: 'full', materialised: false, eviction: null });
           const pricer = underRuntime(found, own, spec, { shares: null, chunkTokens: contextTokens });
           return priceStep(c, pricer, 1, contextTokens);
         })

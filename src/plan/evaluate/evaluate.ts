@@ -52,7 +52,10 @@ import type { Candidate, DecodeFigures, LimitedBy, Plan, PlanRequest, PromptFigu
 /** Below this published GSM8K the models at hand no longer reason: the uncompressed ones reach 0.79 and more. */
 const RUINED_GSM8K = 0.2;
 
-export function configurationOf(r: PlanRequest, c: Candidate): Configuration {
+/** What a request says of every configuration. */
+type Configured = Pick<PlanRequest, 'geometry' | 'choice' | 'branch' | 'gpus' | 'targetWorkgroups' | 'bindingBytes'>;
+
+export function configurationOf(r: Configured, c: Candidate): Configuration {
   return {
     geometry: r.geometry,
     codec: c.codec,

@@ -112,8 +112,10 @@ function planSection(view: View): Html {
   const vram = report.device.vramBytes;
   if (!plan) {
     const [first] = report.plans;
-    const least = first && `even ${first.id} needs ${formatDecimalBytes(first.memory.totalBytes)}`;
-    return html`<p>${nothingLeft(report)}: ${least ?? 'no combination is left'} of ${formatDecimalBytes(vram)}.</p>`;
+    const least = first
+      ? `: even ${first.id} needs ${formatDecimalBytes(first.memory.totalBytes)} of ${formatDecimalBytes(vram)}`
+      : '';
+    return html`<p>${nothingLeft(report)}${least}.</p>`;
   }
   const d = shownDecode(plan);
   const { codec, prefill } = plan;
