@@ -134,6 +134,7 @@ export class Service {
     this.weightOf = (loops) => (one + (loops - 1) * each) / all;
     this.tables = new PriceTables(c, request.pricer!, {
       method,
+      ...(request.promptChunkTokens === undefined ? {} : { chunkTokens: request.promptChunkTokens }),
       longest: server.maxModelLen,
       mostSequences: rowsOf(server),
     });

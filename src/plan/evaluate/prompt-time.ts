@@ -47,8 +47,10 @@ export function promptPricer(r: PlanRequest): PromptPricer {
 }
 
 function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
-  const { pricer, prefill: method, contextTokens: promptTokens, promptChunkTokens: chunkTokens } = r;
+  const { pricer, prefill, contextTokens: promptTokens, promptChunkTokens: chunkTokens } = r;
   if (!pricer) return notPriced('nothing is known about the speed of this device');
+  // A server takes a long prompt iteration by iteration, and exchanges in each.
+  const method = prefill === 'accumulated' && promptTokens > (chunkTokens ?? Infinity) ? 'chunked' : prefill;
   const price = pricePrompt(c, pricer, { method, promptTokens, ...(chunkTokens === undefined ? {} : { chunkTokens }) });
   const { estimate, low, high, evidence, evidenceShare, pricedBy, octavesOutside } = price;
   return {

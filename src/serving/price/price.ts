@@ -33,6 +33,8 @@ export type Bound = (typeof BOUNDS)[number];
 export interface PriceOptions {
   /** How a prompt's tokens become latents. */
   readonly method: WholePrompt;
+  /** Tokens of a prompt that its kernels work on at once; absent: as lla-sim's decoder has it. */
+  readonly chunkTokens?: number;
   /** Longest sequence, tokens. */
   readonly longest: number;
   /** Sequences that decode at once, at most. */
@@ -229,8 +231,7 @@ export class PriceTables {
   private readonly outside = (label: string): boolean => !this.sharedLabels.has(label) && !this.headLabels.has(label);
 
   private runOf(tokens: number, before: number, ends: boolean): Schedule {
-    const { method } = this.options;
-    const chunkTokens = PREFILL_CHUNK_TOKENS;
+    const { method, chunkTokens = PREFILL_CHUNK_TOKENS } = this.options;
     return runSchedule(this.c, { from: before, tokens }, { chunkTokens, method, ends });
   }
 
