@@ -78,8 +78,9 @@ export interface PlanRequest {
   readonly device: DeviceChoice;
   /** Null when nothing is known about the device's speed: then no latency is predicted. */
   readonly pricer: Pricer | null;
-  /** The program around the kernels, where the pricer counts it. */
+  /** The program around the kernels, where the pricer counts it; the same with another kernel, where none was asked. */
   readonly runtime?: Runtime;
+  readonly otherAttention?: () => { readonly name: string; readonly pricer: Pricer } | null;
   /** Loops that tokens take in the mean, where its runtime lets them leave early (`--depth`). */
   readonly meanLoops?: number;
   /** What tuned kernels reach on the device, beside a calibration that prices: a slow kernel is no slow codec. */

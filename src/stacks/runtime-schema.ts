@@ -9,6 +9,8 @@ const log = z.number().min(0).max(3);
 
 /** A kernel of attention as a server calls it. */
 const attention = z.strictObject({
+  /** GPUs of the catalogue that it runs on; null: on all of NVIDIA's. */
+  devices: z.array(z.string()).min(1).nullable(),
   /** Rows of one sequence in a pass read its cache together; else each is a row of its own. */
   packsQueries: z.boolean(),
   /** Host's work for a call beyond one launch, in launches. */

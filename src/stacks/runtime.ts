@@ -19,6 +19,8 @@ import type { RuntimeName } from './serving.js';
 /** A runtime on one machine, before the settings of a question: plain data. */
 export interface RuntimeSource {
   readonly name: RuntimeName;
+  /** Id of the catalogue. */
+  readonly device: string;
   readonly terms: RuntimeTerms;
   readonly host: Interval;
   /** What says how fast the host is; null where nobody measured one. */
@@ -60,6 +62,7 @@ export function runtimeSource(file: RuntimeFile, name: RuntimeName, device: stri
   const own = Object.hasOwn(measured, device) ? measured[device]! : null;
   return {
     name,
+    device,
     terms: file.runtimes[name],
     host: own ? around(own.secondsPerLaunch, own.spread) : others,
     hostFrom: own && { row: own.row },
@@ -71,7 +74,7 @@ export function runtimeSource(file: RuntimeFile, name: RuntimeName, device: stri
  * @throws UserError for what the server does not have
  */
 export function runtimeChoice(
-  { name, terms }: RuntimeSource,
+  { name, terms, device }: RuntimeSource,
   asked: { readonly execution?: string | undefined; readonly attention?: string | undefined },
   asynchronous: boolean,
 ): RuntimeChoice {
@@ -87,7 +90,25 @@ export function runtimeChoice(
       `--attention must be one of ${Object.keys(terms.attention).join(', ')}, not ${show(attention)}`,
       `write for example --attention ${terms.defaults.attention}`,
     );
-  return { execution, attentionName: attention, attention: terms.attention[attention]!, asynchronous };
+  const found = terms.attention[attention]!;
+  if (!runsOn(found, device))
+    throw new UserError(
+      `--attention ${attention} does not run on ${device}: FlashAttention 4 is for Hopper and data-centre Blackwell`,
+      `write --attention ${terms.defaults.attention}, or leave it out`,
+    );
+  return { execution, attentionName: attention, attention: found, asynchronous };
+}
+
+const runsOn = ({ devices }: AttentionTerms, device: string): boolean => devices?.includes(device) ?? true;
+
+/** The same with a kernel of attention that divides sequences and packs prompts, where the GPU has another such one. */
+export function withDividingAttention(runtime: Runtime): Runtime | null {
+  const { source, choice } = runtime;
+  const divides = (of: AttentionTerms): boolean => of.unsplit === null && of.packsQueries && runsOn(of, source.device);
+  const found = Object.entries(source.terms.attention).find(
+    ([name, of]) => name !== choice.attentionName && divides(of),
+  );
+  return found ? runtime.with(source, { ...choice, attentionName: found[0], attention: found[1] }) : null;
 }
 
 /** What the GPU and the host need at one end of their intervals. */

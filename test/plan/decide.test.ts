@@ -11,7 +11,7 @@ import { choicesOf } from '../../src/plan/decide/decide.js';
 import { makePlan } from '../../src/plan/plan.js';
 import { answerLines, answerText } from '../../src/report/text/answer-text.js';
 import { keepsLabel, shortList } from '../../src/report/plan-rows.js';
-import { formatMilliseconds } from '../../src/numbers/units.js';
+import { formatMilliseconds, formatNumber } from '../../src/numbers/units.js';
 import { PACKAGE_ROOT } from '../../src/io/root.js';
 import { planOf, row } from './requests.js';
 
@@ -164,6 +164,23 @@ describe('the quality rule', () => {
     expect(riskOf(await of('l40s', 1, 'fp8'))?.message).toContain(`, over 16 bits ${ms}. `);
     expect(riskOf(await of('l40s', 8, 'fp8'))).toBeUndefined();
     expect(riskOf(await of('h100', 1, 'fp8'))).toBeUndefined();
+  });
+
+  it('says where another kernel of attention is faster than the usual one of vllm-rlt', async () => {
+    const of = (device: string, context: string, attention?: string) => {
+      const s: Scenario = { device, stack: 'vllm-rlt', context, codec: ['full'], batch: 8 };
+      return planOf(attention ? { ...s, attention } : s);
+    };
+    const riskOf = ({ answer }: Awaited<ReturnType<typeof of>>) =>
+      answer.risks.find((w) => w.code === 'slow-attention')?.message;
+    const { decode, prefill } = (await of('b300', '16k', 'flash-attn-4')).plans[0]!;
+    const step = formatMilliseconds(decode.secondsPerStep?.estimate ?? 0);
+    const first = formatNumber(prefill.secondsToFirstToken?.estimate ?? 0);
+    expect(riskOf(await of('b300', '16k'))).toContain(`--attention flash-attn-4 would take ${step} ms and ${first} s`);
+    expect(riskOf(await of('b300', '1k'))).toBeUndefined();
+    // Asked for, or FlashAttention 4 does not run there.
+    expect(riskOf(await of('b300', '16k', 'triton'))).toBeUndefined();
+    expect(riskOf(await of('a100-80', '16k'))).toBeUndefined();
   });
 
   it('says where a target, and not the question, leaves nothing that runs today', async () => {

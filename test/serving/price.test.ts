@@ -206,7 +206,7 @@ describe('near zero load', () => {
   });
 });
 
-it('the first token of a request alone is that of a plan, with its ends, and none is faster than the datasheet', async () => {
+it('the first token of a request alone is that of a plan, with its ends, none faster than the datasheet', async () => {
   const random = randomOf(SEED);
   for (const stack of ['vllm', 'sglang', 'trtllm', 'vllm-rlt']) {
     const device = stack === 'vllm-rlt' ? 'h20' : random.pick(['h100', 'h200']);

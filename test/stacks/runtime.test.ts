@@ -100,7 +100,7 @@ describe('a pass', () => {
         asynchronous: random.pick([true, false]),
       };
       const host = { estimate: 1e-5, low: 1e-5, high: 1e-5 };
-      const runtime = new Runtime({ name: 'vllm-rlt', terms, host, hostFrom: null }, choice, g);
+      const runtime = new Runtime({ name: 'vllm-rlt', device: 'b300', terms, host, hostFrom: null }, choice, g);
       const launch = random.whole(2, 40) * 1e-6;
       const kernels = random.whole(1, 40_000) * 1e-6;
       const rows = random.whole(1, 300);
@@ -343,6 +343,7 @@ describe('what it does not do', () => {
     ['plan --attention triton', '--stack vllm-rlt'],
     ['plan --stack vllm-rlt --execution graphs', 'loop-graphs'],
     ['plan --stack vllm-rlt --attention flash-attn-9', 'triton'],
+    ['plan --stack vllm-rlt --device rtx-5090 --attention flash-attn-4', 'does not run on rtx-5090'],
     ['plan --stack vllm-rlt --gpus 2', 'one GPU'],
     ['plan --stack transformers --gpus 2', 'one GPU'],
     ['plan --stack transformers --model huginn-3.5b', 'not counted'],
@@ -355,7 +356,13 @@ describe('what it does not do', () => {
     ['simulate --stack transformers --rate 1 --draft-tokens 2', '--draft-tokens'],
   ])('%s is refused in one line', async (line, says) => {
     const [command, ...flags] = line.split(' ') as [string, ...string[]];
-    const { code, err } = await inProcess(command, '--device', 'h100', '--codec', 'full', ...flags);
+    const { code, err } = await inProcess(
+      command,
+      ...(flags.includes('--device') ? [] : ['--device', 'h100']),
+      '--codec',
+      'full',
+      ...flags,
+    );
     expect(code).toBe(2);
     expect(err.trim().split('\n')).toHaveLength(1);
     expect(err).toContain(says);

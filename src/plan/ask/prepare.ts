@@ -20,6 +20,7 @@ import { makePlan, type Rows } from '../plan.js';
 import { tunedAlone } from '../../stacks/attainable.js';
 import { gpuPricer, type GpuSources } from '../../stacks/gpu-pricer.js';
 import { asSixteenBits } from '../../stacks/fewer-bits.js';
+import { withDividingAttention, type Runtime } from '../../stacks/runtime.js';
 import { meanLoops, underRuntime } from '../../stacks/runtime-pricer.js';
 import { checkpointNote } from '../../stacks/serve-command.js';
 import {
@@ -188,17 +189,17 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     notes.push(
       '--depth changes no time of a plan: of servers only vllm-rlt lets tokens leave early (--stack vllm-rlt)',
     );
+  const underAny = (tables: Pricer, gpu: DeviceSpec, own: Runtime): Pricer =>
+    underRuntime(tables, own, gpu, {
+      shares,
+      chunkTokens: parseNumber(
+        scenario.server?.maxNumBatchedTokens ?? own.source.terms.defaults.maxNumBatchedTokens,
+        '--max-num-batched-tokens',
+        { min: 1, max: 2 ** 20, whole: true },
+      ),
+    });
   const pricer =
-    found && spec && runtime
-      ? underRuntime(found, runtime, spec, {
-          shares,
-          chunkTokens: parseNumber(
-            scenario.server?.maxNumBatchedTokens ?? runtime.source.terms.defaults.maxNumBatchedTokens,
-            '--max-num-batched-tokens',
-            { min: 1, max: 2 ** 20, whole: true },
-          ),
-        })
-      : found && scheduled(found, sources.gpu?.stack ?? null);
+    found && spec && runtime ? underAny(found, spec, runtime) : found && scheduled(found, sources.gpu?.stack ?? null);
   if (runtime) notes.push(runtimeNote(runtime.source));
   const measured = fidelity ? { measured: fidelity.rows.map((row) => row.codec) } : {};
   const { candidates, refused } = listCandidates(geometry, { ...question.filter, ...measured });
@@ -223,6 +224,14 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
               geometry,
               contextTokens: question.contextTokens,
             }),
+          }
+        : {}),
+      ...(found && spec && runtime && scenario.attention === undefined
+        ? {
+            otherAttention: () => {
+              const other = withDividingAttention(runtime);
+              return other && { name: other.choice.attentionName, pricer: underAny(found, spec, other) };
+            },
           }
         : {}),
       ...(runtime ? { runtime, ...(shares ? { meanLoops: meanLoops(shares) } : {}) } : {}),

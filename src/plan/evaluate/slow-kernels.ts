@@ -3,22 +3,25 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { priceStep, type Pricer, type StepPrice } from '../../cost/latency.js';
 import { listedAs, servedBy } from '../../stacks/serving.js';
-import { counted, formatMilliseconds } from '../../numbers/units.js';
+import { counted, formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { candidateOf } from '../ask/candidates.js';
 import { choicesOf } from '../decide/decide.js';
 import { configurationOf } from './evaluate.js';
+import { figuresOf } from './prompt-time.js';
 import { planName } from '../words/words.js';
 import type { Answer, Warning } from '../answer-types.js';
 import type { Plan, PlanRequest } from '../types.js';
 
 /** A step that takes so many times that of tuned kernels is slow because of its kernels. */
 const SLOW = 2;
+/** Times another kernel of attention, of a step or a first token, from which the usual one is slow. */
+const SLOW_ATTENTION = 1.5;
 /** Times those of 16 bits from which steps over a cache in 8 bits are slow. */
 const SLOW_IN_8_BITS = 1.1;
 
 /**
- * The answer with a risk where a step of measured kernels surely takes more than twice the time of tuned ones, or where
- * one over a cache in 8-bit floats takes longer than over 16 bits.
+ * The answer with a risk where a step of measured kernels surely takes more than twice the time of tuned ones, where
+ * one over a cache in 8-bit floats takes longer than over 16 bits, or where a server has a faster kernel of attention.
  */
 export function withSlowKernels(r: PlanRequest, plans: readonly Plan[], answer: Answer): Answer {
   const named = choicesOf(answer).map((c) => c.planId);
@@ -26,7 +29,7 @@ export function withSlowKernels(r: PlanRequest, plans: readonly Plan[], answer: 
   const looked = plans.filter((p) => isUncompressed(p.codec) || named.includes(p.id));
   const first = (risk: (r: PlanRequest, p: Plan) => Warning | null): Warning[] =>
     looked.flatMap((p) => risk(r, p) ?? []).slice(0, 1);
-  const risks = [...first(slowKernels), ...first(slowCache)];
+  const risks = [...first(slowKernels), ...first(slowCache), ...first(slowAttention)];
   return risks.length === 0 ? answer : { ...answer, risks: [...risks, ...answer.risks] };
 }
 
@@ -46,6 +49,27 @@ function slowCache(r: PlanRequest, p: Plan): Warning | null {
       `${r.pricer.source} is slower over a cache in 8-bit floats here: a step of ${counted(batch, 'sequence')} ` +
       `takes ${formatMilliseconds(time.estimate)} ms, over 16 bits ${formatMilliseconds(than.estimate)}. More ` +
       'sequences may turn that: --batch',
+  };
+}
+
+function slowAttention(r: PlanRequest, p: Plan): Warning | null {
+  const { batch, secondsPerStep: time } = p.knee ?? p.decode;
+  const candidate = candidateOf(r, p.id);
+  const other = isUncompressed(p.codec) ? (r.otherAttention?.() ?? null) : null;
+  if (!other || !r.runtime || !candidate || !time) return null;
+  const c = configurationOf(r, candidate);
+  const step = priceStep(c, other.pricer, batch, r.contextTokens);
+  const firstBy = (pricer: Pricer | null): Interval | null => figuresOf({ ...r, pricer }, c).secondsToFirstToken;
+  const [first, than] = [firstBy(r.pricer), firstBy(other.pricer)];
+  if (!first || !than || Math.max(time.estimate / step.estimate, first.estimate / than.estimate) < SLOW_ATTENTION)
+    return null;
+  const { attentionName } = r.runtime.choice;
+  return {
+    code: 'slow-attention',
+    message:
+      `with its usual attention, ${attentionName}, a token takes ${formatMilliseconds(time.estimate)} ms and a first ` +
+      `token ${formatNumber(first.estimate)} s; --attention ${other.name} would take ` +
+      `${formatMilliseconds(step.estimate)} ms and ${formatNumber(than.estimate)} s`,
   };
 }
 
