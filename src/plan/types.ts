@@ -117,8 +117,9 @@ export interface PlanRequest {
   readonly promptChunkTokens?: number;
   /** Sequences decoded together; null: as many as fit. */
   readonly batch: number | null;
-  /** Sequences that the scenario's server runs at once, where it says so: no larger batch is recommended. */
+  /** Sequences that the scenario's server runs at once, and tokens of one: no larger batch is recommended. */
   readonly mostSequences?: number;
+  readonly maxModelLen?: number;
   readonly targets: Targets;
   /** Probability with which time targets must be met, 0.5 to 0.999. */
   readonly confidence: number;
@@ -161,12 +162,11 @@ export interface OperatingPoint extends DecodeFigures {
   readonly tokensPerSecondPerUser: Interval | null;
 }
 
-/** Prefill of one prompt of as many tokens as the context, to its first token. Null where `notPriced` says why. */
+/** Prefill of one prompt of as many tokens as the context, its rate, its first token. Null where `notPriced` says why. */
 export interface PromptFigures {
   readonly secondsPerPrompt: Interval | null;
   /** With what a server takes between a user and its scheduler. */
   readonly secondsToFirstToken: Interval | null;
-  /** Of the prompt. */
   readonly tokensPerSecond: Interval | null;
   readonly evidence: Evidence | null;
   readonly evidenceShare: StepPrice['evidenceShare'] | null;

@@ -182,6 +182,12 @@ describe('the line in an answer', () => {
     expect(whole.answer.serve).toMatch(
       /--max-num-seqs 42 .*--gpu-memory-utilization 1 .*; by default it takes 0.92, and 2.58 GB/,
     );
+    const longest = (maxModelLen: string) =>
+      plan({ device: 'rtx-4090', context: 4096, codec: ['full'], server: { maxModelLen } });
+    expect((await longest('8k')).answer.serve).toContain('--max-model-len 8192 ');
+    // The cache holds fewer.
+    expect((await longest('64k')).answer.serve).toContain('--max-model-len 24464 ');
+    expect((await longest('2k')).notes.join()).toContain('--max-model-len 2048 refuses the sequences of 4096 tokens');
     expect((await plan({ device: 'h200', model: 'huginn-3.5b', codec: ['full'] })).answer.serve).toBeUndefined();
   });
 });

@@ -44,6 +44,12 @@ export function notesOf(
   candidates: readonly Candidate[],
 ): string[] {
   const notes: string[] = [];
+  const { contextTokens, maxModelLen = Infinity } = question;
+  if (scenario.context !== undefined && maxModelLen < contextTokens)
+    notes.push(
+      `a server with --max-model-len ${maxModelLen} refuses the sequences of ${contextTokens} tokens of this plan: ` +
+        'write a longer limit, or a shorter --ctx',
+    );
   if (question.gpus > 1) notes.push(oneGpuNote(geometry, candidates, question.gpus));
   const link = spec?.interconnect ?? null;
   const rate = linkRate(link, question.gpus);

@@ -54,6 +54,8 @@ export type Question = Pick<
   | 'server'
   | 'pageTokens'
   | 'prefill'
+  | 'maxModelLen'
+  | 'mostSequences'
   | 'batch'
   | 'gpus'
   | 'targets'
@@ -129,6 +131,9 @@ export function readQuestion(
     ...(s.server?.maxNumSeqs === undefined
       ? {}
       : { mostSequences: parseNumber(s.server.maxNumSeqs, '--max-num-seqs', { min: 1, max: 2 ** 16, whole: true }) }),
+    ...(s.server?.maxModelLen === undefined
+      ? {}
+      : { maxModelLen: parseTokens(text(s.server.maxModelLen), '--max-model-len') }),
     batch: s.batch === undefined ? null : number('batch', { min: 1, max: 2 ** 24, whole: true }, 1),
     gpus,
     targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,

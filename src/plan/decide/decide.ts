@@ -39,6 +39,7 @@ export type Asked = Pick<
   | 'runtime'
   | 'utilization'
   | 'reserveBytes'
+  | 'maxModelLen'
   | 'mostSequences'
   | 'candidates'
 >;

@@ -26,7 +26,10 @@ export function served(r: Asked, p: Plan, as: Simulated | null = null): Pick<Ans
     version: r.servingVersion,
     model: listedAs(r),
     sequences: as?.maxNumSeqs ?? r.mostSequences ?? (p.knee ?? p.decode).batch,
-    contextTokens: Math.min(as?.maxModelLen ?? r.contextTokens, as ? mostTokens(r, p, as.blockTokens) : Infinity),
+    contextTokens: Math.min(
+      as?.maxModelLen ?? r.maxModelLen ?? r.contextTokens,
+      as || r.maxModelLen ? mostTokens(r, p, as?.blockTokens ?? usualBlockTokens(r.servingStack)) : Infinity,
+    ),
     cacheType: p.cacheType,
     hosted: { geometry: r.geometry, gpus: r.gpus, vramBytes: r.device.vramBytes, device: r.device.id ?? '' },
     utilization: r.utilization,
