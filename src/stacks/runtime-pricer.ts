@@ -10,9 +10,9 @@ import {
 } from '../cost/latency.js';
 import { eachVariant } from '../cost/pricers.js';
 import { clockOf, type DeviceSpec } from '../devices/catalogue.js';
-import { isUncompressed } from '../codecs/registry.js';
-import { forEachPrefillCall, type PromptPlan } from '../schedule/prefill/calls.js';
-import { runSchedule } from '../schedule/prefill/prefill.js';
+import { takesWhole } from '../codecs/registry.js';
+import { forEachPrefillCall } from '../schedule/prefill/calls.js';
+import { runSchedule, type HowTaken } from '../schedule/prefill/prefill.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Configuration, type Stage } from '../schedule/schedule.js';
 import { KERNELS, type KernelCall } from '../../kernels/registry.js';
@@ -154,7 +154,9 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
         forEachOp(c, s, add);
         return { collectives: s.collectives, submissions: 1 };
       });
-      return priced(runtime, whole, (end, launch) => {
+      // Tokens that leave early read less.
+      const least = shares === null ? (whole.floor?.memory ?? 0) : 0;
+      return priced(runtime, whole, least, (end, launch) => {
         const ends = (part: Interval, of = 1): Ends => ({ kernels: part[end] / of, launch });
         return (
           passes * runtime.pass(rows, ends(core, loops)) +
@@ -164,15 +166,13 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
         );
       });
     },
-    prompt: (c, kernels, plan) => {
-      const { promptTokens } = plan;
-      const chunks = Math.ceil(promptTokens / chunkTokens);
+    prompt: (c, kernels, { promptTokens, method }) => {
+      const chunks = takesWhole(c.codec) ? 1 : Math.ceil(promptTokens / chunkTokens);
       const each = promptTokens / chunks;
-      const whole = priceCalls(kernels, c.gpus, (add) => {
-        return forEachPrefillCall(c, { ...plan, chunkTokens: Math.ceil(each) }, add);
-      });
-      const shares = sharesOfChunks(c, kernels, chunks, Math.round(each), plan.method);
-      return priced(runtime, whole, (end, launch) =>
+      const taken = { method: chunks === 1 ? method : 'chunked', chunkTokens: Math.ceil(each) } as const;
+      const whole = priceCalls(kernels, c.gpus, (add) => forEachPrefillCall(c, { ...taken, promptTokens }, add));
+      const shares = sharesOfChunks(c, kernels, chunks, Math.round(each), taken);
+      return priced(runtime, whole, 0, (end, launch) =>
         shares.reduce(
           (seconds, share) => seconds + runtime.chunk(each, { kernels: share * whole[end], launch }),
           runtime.boundary(c.geometry.codaLayers, { kernels: 0, launch }),
@@ -182,18 +182,12 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
   };
 }
 
-/** What each chunk takes of its prompt's kernels: a later one attends to more; of latents they are taken as alike. */
-function sharesOfChunks(
-  c: Configuration,
-  kernels: Pricer,
-  chunks: number,
-  tokens: number,
-  method: PromptPlan['method'],
-): number[] {
-  if (chunks === 1 || !isUncompressed(c.codec)) return Array<number>(chunks).fill(1 / chunks);
+/** What each chunk takes of its prompt's kernels: a later one attends to more. */
+function sharesOfChunks(c: Configuration, kernels: Pricer, chunks: number, tokens: number, taken: HowTaken): number[] {
+  if (chunks === 1) return [1];
   const at = (from: number): number =>
     priceCalls(kernels, c.gpus, (add) => {
-      const run = runSchedule(c, { from, tokens }, { chunkTokens: tokens, method, ends: false });
+      const run = runSchedule(c, { from, tokens }, { ...taken, ends: false });
       forEachOp(c, run, add);
       return { collectives: run.collectives, submissions: 0 };
     }).estimate;
@@ -226,11 +220,13 @@ function partsOf(
 
 /**
  * A price with its runtime, of the kernels' price.
+ * @param leastSeconds that no kernels could beat
  * @param seconds of the whole where the kernels, and the host, take what an end of their interval says
  */
 function priced(
   { source, widened }: Runtime,
   whole: SchedulePrice,
+  leastSeconds: number,
   seconds: (kernelsEnd: keyof Interval, launch: number) => number,
 ): SchedulePrice {
   const { host } = source;
@@ -258,7 +254,7 @@ function priced(
   return {
     ...whole,
     estimate,
-    low: widened(estimate, 'low', seconds('low', host.low)),
+    low: Math.max(widened(estimate, 'low', seconds('low', host.low)), Math.min(estimate, leastSeconds)),
     high: widened(estimate, 'high', seconds('high', host.high)),
     evidence: wordFor(evidenceShare),
     evidenceShare,

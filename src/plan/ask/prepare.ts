@@ -189,15 +189,14 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     notes.push(
       '--depth changes no time of a plan: of servers only vllm-rlt lets tokens leave early (--stack vllm-rlt)',
     );
+  const chunkOf = ({ source }: Runtime): number =>
+    parseNumber(
+      scenario.server?.maxNumBatchedTokens ?? source.terms.defaults.maxNumBatchedTokens,
+      '--max-num-batched-tokens',
+      { min: 1, max: 2 ** 20, whole: true },
+    );
   const underAny = (tables: Pricer, gpu: DeviceSpec, own: Runtime): Pricer =>
-    underRuntime(tables, own, gpu, {
-      shares,
-      chunkTokens: parseNumber(
-        scenario.server?.maxNumBatchedTokens ?? own.source.terms.defaults.maxNumBatchedTokens,
-        '--max-num-batched-tokens',
-        { min: 1, max: 2 ** 20, whole: true },
-      ),
-    });
+    underRuntime(tables, own, gpu, { shares, chunkTokens: chunkOf(own) });
   const pricer =
     found && spec && runtime ? underAny(found, spec, runtime) : found && scheduled(found, sources.gpu?.stack ?? null);
   if (runtime) notes.push(runtimeNote(runtime.source));
@@ -218,12 +217,11 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       device,
       pricer,
       // lla-sim's own decoder, which calibrations are of, takes fewer.
-      ...(sources.gpu && !runtime
+      ...(sources.gpu
         ? {
-            promptChunkTokens: promptChunkTokens(scenario, host, device, {
-              geometry,
-              contextTokens: question.contextTokens,
-            }),
+            promptChunkTokens: runtime
+              ? chunkOf(runtime)
+              : promptChunkTokens(scenario, host, device, { geometry, contextTokens: question.contextTokens }),
           }
         : {}),
       ...(found && spec && runtime && scenario.attention === undefined

@@ -64,7 +64,9 @@ function contextKnots(c: Configuration, longest: number): Float64Array {
   // Where eviction begins the line bends; a cache that is full takes no more blocks.
   const cap = allocatedTokens(c.eviction, Infinity);
   const kept = c.eviction?.budgetTokens ?? Infinity;
-  for (const bend of [cap, kept]) if (bend < knots.at(-1)!) knots.push(bend);
+  // Beyond a window of exact rows there are latents to read.
+  const window = c.codec.windowTokens ? c.codec.windowTokens : Infinity;
+  for (const bend of [cap, kept, window, window + 1]) if (bend < knots.at(-1)!) knots.push(bend);
   return Float64Array.from([...new Set(knots)].sort((a, b) => a - b));
 }
 
@@ -179,7 +181,7 @@ export class PriceTables {
     this.headLabels = labelsOf(headSchedule(c, 2));
     this.shared = new Lazy((rows) => (rows === 0 ? 0 : this.estimate(sharedSchedule(c, rows), () => true)));
     this.head = new Lazy((rows) => (rows === 0 ? 0 : this.estimate(headSchedule(c, rows), () => true)));
-    this.own = new Lazy((rows) => this.estimate(schedule(c, rows, 1), (op) => !readsContext(op), this.ownLabel));
+    this.own = new Lazy((rows) => this.ownOf(schedule(c, rows, 1)));
     const tokens = quarterKnots(longest);
     const before = [0, ...octaveKnots(longest).filter((n) => n >= 64)];
     this.chunk = new LazyGrid(tokens, before, (q, p) => this.chunkPart(q, p));
@@ -206,9 +208,17 @@ export class PriceTables {
     return this.widths[bound].chunk.at(tokens, before);
   }
 
-  /** Seconds of attention over `batch` sequences of one length; the exact price, not from a table. */
+  /**
+   * Seconds of attention over `batch` sequences of one length, with what else only longer ones have, as beyond a window
+   * of exact rows; the exact price, not from a table.
+   */
   attention(batch: number, length: number): number {
-    return this.estimate(schedule(this.c, batch, length), readsContext, (label) => label === 'mass');
+    const s = schedule(this.c, batch, length);
+    return this.estimate(s, readsContext, (label) => label === 'mass') + (this.ownOf(s) - this.own.at(batch));
+  }
+
+  private ownOf(s: Schedule): number {
+    return this.estimate(s, (op) => !readsContext(op), this.ownLabel);
   }
 
   private computeLines(batch: number): Float64Array {
