@@ -49,7 +49,7 @@ export interface CallExplanation {
     readonly kind: 'longest' | 'sum';
     readonly seconds: number;
     readonly parts: readonly { readonly part: string; readonly seconds: number }[];
-    /** It prices alone: the L2 held what the measured calls read again, as they were faster than memory. */
+    /** It prices alone: the L2 may have held what the measured calls read again, as they were faster. */
     readonly warm?: true;
     /** What it was fitted to, where that is not `data`. */
     readonly of?: string;

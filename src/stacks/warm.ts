@@ -90,16 +90,19 @@ function coldFactor(file: StackFile, table: StackTable, shape: OpShape, predict:
 type Predicted = (shape: OpShape) => StackPrice;
 
 /**
- * A table's price as a step has it. What is faster than memory is certainly warm, and its law alone prices it, moved as
- * the nearest time that is not warm; what may be warm has the law as its slow end.
+ * A table's price as a step has it. What may be warm has its law as its slow end. Weights that were read faster than
+ * memory allows are certainly warm, and priced by the law; a cache takes no less than the law, moved as the nearest time
+ * that is not warm.
  */
 export function inAStep(file: StackFile, table: StackTable, shape: OpShape, predict: Predicted): StackPrice {
   const price = predict(shape);
   const cold = coldSeconds(file, table, shape, price.estimate);
   if (cold === 0) return price;
   const law = lawSeconds(table.law, classSpec(table.op).work(shape), file.rates);
-  const isWarm = price.estimate < cold;
-  const estimate = isWarm ? Math.max(law * coldFactor(file, table, shape, predict), cold) : price.estimate;
+  // Other sequences of a batch tell what their cache takes from memory; nothing tells that of weights.
+  const known = price.estimate < cold || shape['batch'] !== undefined;
+  const fromMemory = known ? Math.max(cold, law * coldFactor(file, table, shape, predict)) : 0;
+  const estimate = Math.max(price.estimate, fromMemory);
   const by = estimate / price.estimate;
   return {
     ...price,

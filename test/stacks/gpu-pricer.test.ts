@@ -372,3 +372,24 @@ describe('the stack of a plan', () => {
     expect(servedBy(null, 'vllm')).toBeNull();
   });
 });
+
+it(`a sequence more makes no step faster where the L2 may have held the caches that were measured (seed ${seed})`, async () => {
+  const random = randomFrom(seed);
+  for (const [device, stack] of [
+    ['l40s', 'vllm'],
+    ['l40s', 'trtllm'],
+    ['rtx-5090', 'trtllm'],
+    ['rtx-pro-6000', 'sglang'],
+  ] as const) {
+    const scenario = { device, stack, model: 'ouro-1.4b', codec: ['full' as const] };
+    const { request } = prepare(scenario, await readSources(scenario));
+    const c = configurationOf(request, request.candidates[0]!);
+    const context = Math.floor(400 + 1500 * random());
+    let before = 0;
+    for (let batch = 4; batch <= 48; batch++) {
+      const { estimate } = priceStep(c, request.pricer!, batch, context);
+      expect(estimate / before, `${device} ${stack} ${batch} × ${context}`).toBeGreaterThan(0.94);
+      before = estimate;
+    }
+  }
+});

@@ -176,7 +176,7 @@ const hostSource = ({ row, step }: Host): string =>
       ? `by --measured-step ${step}`
       : 'no host beside such a GPU was measured';
 
-const MORE_SEQUENCES = 'measured calls of more sequences (of so few the L2 held what they read again)';
+const MORE_SEQUENCES = 'measured calls of more sequences (of so few the L2 may have held what they read again)';
 
 function explained(of: CallExplanation & { readonly seconds: Interval }, shape: Sizes): string[] {
   const { law, data, leftOut, seconds, rule } = of;
@@ -195,8 +195,7 @@ function explained(of: CallExplanation & { readonly seconds: Interval }, shape: 
   const near =
     Math.abs(residual) < RESIDUAL_TOLD
       ? law.warm
-        ? ', and by that alone: measured calls of this size were faster than memory, as the L2 held what they ' +
-          'read again'
+        ? ', and by that alone: the L2 may have held what measured calls of this size read again'
         : ''
       : `; ${law.warm ? MORE_SEQUENCES : 'measured shapes'} move it × ${formatFactor(residual)}, to ${time(alone)}`;
   return present([
