@@ -2,6 +2,7 @@
  * The library's functions behind a check of their arguments: whoever calls from JavaScript gets a UserError that names
  * the argument. The command line calls the functions themselves.
  */
+import { UserError } from './errors.js';
 import { z } from 'zod';
 import * as registry from './codecs/registry.js';
 import * as cacheLayout from './codecs/layout.js';
@@ -57,11 +58,17 @@ import {
 
 /**
  * Plans a scenario: what fits, how fast, how good. Fields are those of a scenario file; files that it names are read
- * relative to the working directory.
+ * relative to the working directory. It plans one replica: users are those of the command and of MCP.
  * @throws UserError naming the field that is wrong
  */
 export async function plan(scenario: Scenario): Promise<PlanReport> {
-  return ask(checkScenario(scenario, 'plan: the scenario'));
+  const { users, ...one } = checkScenario(scenario, 'plan: the scenario');
+  if (users !== undefined)
+    throw new UserError(
+      'plan: the scenario: users ask for a number of GPUs, and the library plans one replica',
+      `leave users out, or run lla-sim plan --users ${users}`,
+    );
+  return ask(one);
 }
 
 /** Plans every candidate of a request (`plan` makes one from a scenario). */

@@ -156,6 +156,10 @@ describe(`generated inputs (LLA_SIM_SEED=${SEED})`, () => {
 });
 
 describe('the library', () => {
+  it('refuses users, whom it does not plan for', async () => {
+    await expect(library.plan({ device: 'h100', users: 200 })).rejects.toThrow(/one replica/);
+  });
+
   it('takes every preset', () => {
     for (const name of PRESET_NAMES) expect(library.parameterCount(library.findPreset(name)), name).toBeGreaterThan(0);
   });
