@@ -175,7 +175,9 @@ export class Service {
     // Of users who wait for answers, a slower server may miss less: they ask less of it.
     const isSure = estimate.metrics.misses.atMost <= this.allowedShare && this.isSure(results.high);
     const described = this.describe({ low: estimate, high: estimate, ...results, estimate }, isSure);
-    const ends = this.setting.workload.requestsPerSecond === null ? between(described) : described;
+    // A user alone has no others of whom a slower server may serve fewer at a time.
+    const { requestsPerSecond, users } = this.setting.workload;
+    const ends = requestsPerSecond === null && users !== 1 ? between(described) : described;
     const run =
       partial || !results.high ? described : { ...ends, high: await this.slowest(ends.high, requested, turn) };
     const { depth, speculation } = this.setting.server;
