@@ -8,7 +8,7 @@ import type { Pricer } from '../../cost/latency.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
-import { formatBytes } from '../../numbers/units.js';
+import { formatBytes, formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
 import { measuresUndivided } from '../../stacks/gpu-pricer.js';
@@ -16,7 +16,7 @@ import { storedNote, type Float8 } from '../../stacks/fewer-bits.js';
 import { listed } from '../words/words.js';
 import type { Candidate } from '../types.js';
 import type { Sources } from './prepare.js';
-import type { Question } from './settings.js';
+import { bringsRequests, type Question } from './settings.js';
 
 /** Times those of 16 bits from which a note tells of slow products in 8 bits. */
 const SLOWER_IN_8_BITS = 1.2;
@@ -44,6 +44,11 @@ export function notesOf(
   candidates: readonly Candidate[],
 ): string[] {
   const notes: string[] = [];
+  if (scenario.ttft !== undefined && bringsRequests(scenario))
+    notes.push(
+      `--ttft ${String(scenario.ttft)} is a target of the workload’s requests: a simulation judges it, and no plan is ` +
+        `left out by the first token after ${formatTokens(question.contextTokens)} tokens`,
+    );
   const { contextTokens, maxModelLen = Infinity } = question;
   if (scenario.context !== undefined && maxModelLen < contextTokens)
     notes.push(

@@ -68,6 +68,10 @@ export type Question = Pick<
 };
 
 const flag = (name: SettingName): string => `--${flagOf(name)}`;
+
+/** True where a workload says which requests come: `--ttft` is then theirs, which a simulation judges. */
+export const bringsRequests = ({ workload = {} }: Scenario): boolean =>
+  Object.keys(workload).some((name) => name !== 'depth');
 const text = (value: string | number): string => String(value);
 
 /**
@@ -141,7 +145,8 @@ export function readQuestion(
       minimums: Object.entries(s.min ?? {}).map(readMinimum),
       retrievalTokens: s.retrieval === undefined ? null : parseTokens(text(s.retrieval), flag('retrieval')),
       secondsPerToken: s.tpot === undefined ? null : parseSeconds(text(s.tpot), flag('tpot')),
-      secondsToFirstToken: s.ttft === undefined ? null : parseSeconds(text(s.ttft), flag('ttft'), true),
+      secondsToFirstToken:
+        s.ttft === undefined || bringsRequests(s) ? null : parseSeconds(text(s.ttft), flag('ttft'), true),
       ...(s.maxKl === undefined ? {} : { maxKl: number('maxKl', { min: 0, max: 1000 }, 0) }),
       ...(s.minRecall === undefined ? {} : { minRecall: number('minRecall', { min: 0, max: 1 }, 0) }),
     },
