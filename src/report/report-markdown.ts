@@ -10,7 +10,7 @@ import { batchOf, memoryColumns, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { planRowsMarkdown, planTitleMarkdown } from './plan-csv.js';
 import { markdownTable, markdownText } from './tables.js';
-import { LIMIT_WORDS, nothingLeft, rateLabel, shortList } from './plan-rows.js';
+import { limitInFull, nothingLeft, rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
 import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
@@ -128,7 +128,7 @@ function memory(view: View): string[] {
   const d = shownDecode(plan);
   return [
     `**${markdownText(plan.id)}**: largest batch ${plan.maxBatch.exact} (${plan.prefill.batchBesidePrefill} ` +
-      `beside one prefill), limited by ${LIMIT_WORDS[plan.limitedBy]}; ${timeWords(d.secondsPerStep)} a token and ` +
+      `beside one prefill), limited by ${limitInFull(plan)}; ${timeWords(d.secondsPerStep)} a token and ` +
       `${rateLabel(d)} tok/s at batch ${d.batch} (${d.evidence ?? 'not priced'})${firstToken(plan)}.`,
     '',
     ...markdownTable(memoryColumns(plan, vram, `part, at batch ${batchOf(plan)}`), PARTS),

@@ -1,4 +1,5 @@
 /** A simulation in words, for every printer. */
+import { groups as groupBy } from 'd3-array';
 import { mostlyOutside, testedText, UNTESTED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
 import type { Metric, ReportedTargets, Run, RunFigures, SimulationReport } from '../serving/types.js';
@@ -226,8 +227,7 @@ export function refusedWords<T extends { readonly refused: string | null }>(
   rows: readonly T[],
   nameOf: (row: T) => string,
 ): string[] {
-  const reasons = new Map<string, string[]>();
-  for (const row of rows)
-    if (row.refused !== null) reasons.set(row.refused, [...(reasons.get(row.refused) ?? []), nameOf(row)]);
-  return [...reasons].map(([reason, names]) => `No rate meets the targets: ${names.join(', ')}: ${reason}.`);
+  return groupBy(rows, (row) => row.refused).flatMap(([reason, own]) =>
+    reason === null ? [] : `No rate meets the targets: ${own.map(nameOf).join(', ')}: ${reason}.`,
+  );
 }

@@ -24,6 +24,10 @@ export function markdownTable<T>(
   ];
 }
 
+/** Of a cell of figures. */
+export const numberClass = ({ align }: Pick<Column<never>, 'align'>): Html | string =>
+  align === 'right' ? html` class="number"` : '';
+
 /** A table that scrolls by itself; the first cell of a row names it. */
 export function htmlTable<T>(
   label: string,
@@ -37,10 +41,9 @@ export function htmlTable<T>(
     readonly end?: string;
   } = {},
 ): Html {
-  const number = (c: Column<T>): Html | string => (c.align === 'right' ? html` class="number"` : '');
-  const head = spec.map((c) => html`<th scope="col"${number(c)}>${c.title}</th>`);
+  const head = spec.map((c) => html`<th scope="col"${numberClass(c)}>${c.title}</th>`);
   const cell = (c: Column<T>, row: T, i: number): Html =>
-    i === 0 ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${number(c)}>${c.cell(row)}</td>`;
+    i === 0 ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${numberClass(c)}>${c.cell(row)}</td>`;
   const body = rows.map((row) => {
     const cells = spec.map((c, i) => cell(c, row, i));
     return html`<tr${more.row?.(row)}>${cells}</tr>${more.end ?? '\n'}`;

@@ -1,15 +1,15 @@
 /** Several plans side by side: what each device, context or cache type would be deployed with. */
 import pc from 'picocolors';
 import type { Interval } from '../../cost/evidence.js';
-import { isUncompressed } from '../../codecs/registry.js';
+
 import type { Choice } from '../../plan/answer-types.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { present } from '../../present.js';
 import { shownDecode } from '../../plan/words/words.js';
 import { formatTokens } from '../../numbers/units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
-import { asPublishedLabel } from '../plan-rows.js';
-import { columns, left, right, wrap, type Column } from './text.js';
+import { asPublishedLabel, deviceName, isFullCache } from '../plan-rows.js';
+import { fitting, left, right, wrap, type Column } from './text.js';
 
 /** What a report puts first: what runs today, else the best estimate, else the fastest that fits. */
 const leadOf = ({ answer }: PlanReport): Choice | null => answer.deploy ?? answer.upside ?? answer.fallback;
@@ -48,8 +48,8 @@ export function compareText(
   { width, colour }: { width: number; colour: boolean },
 ): string {
   const c = pc.createColors(colour);
-  const unpriced = reports.filter((r) => r.settings.usdPerHour === null);
-  const priced = unpriced.length === 0;
+  const isPriced = (r: PlanReport): boolean => r.settings.usdPerHour !== null;
+  const priced = reports.every(isPriced);
   const contexts = byContext(reports).map((runs) => runs.sort((a, b) => order(a, b, priced)));
   const sorted = contexts.flat();
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
@@ -57,7 +57,7 @@ export function compareText(
   const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] =>
     present<Column<PlanReport>>([
       differ((r) => r.model.name) && left('model', (r) => r.model.name),
-      left('device', (r) => r.device.id ?? r.device.name),
+      left('device', deviceName),
       differ((r) => r.settings.gpus) && right('GPUs', (r) => String(r.settings.gpus)),
       differ((r) => r.contextTokens) && right('ctx', (r) => formatTokens(r.contextTokens)),
       differ((r) => r.settings.cacheType) && left('cache', (r) => r.settings.cacheType),
@@ -72,7 +72,7 @@ export function compareText(
           : '–';
       }),
       right('tok/s', (r) => rate(r, leadOf(r))),
-      unpriced.length < reports.length &&
+      reports.some(isPriced) &&
         right('$/Mtok', (r) => {
           const usd = lead(r)?.usdPerMillionTokens;
           return usd ? `${brief(usd.estimate)}${narrow ? '' : ` (${brief(usd.low)}–${brief(usd.high)})`}` : '–';
@@ -82,12 +82,11 @@ export function compareText(
       !narrow && right('tok/s', (r) => rate(r, r.answer.upside)),
       !narrow && right('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
     ]);
-  const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
-  const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);
+  const table = fitting([spec(false), spec(true), spec(true, true)], sorted, width).lines;
   const each = (of: (r: PlanReport) => string): string => [...new Set(reports.map(of))].join(', ');
   const question =
     `${each((r) => r.model.name)}, ${each((r) => formatTokens(r.contextTokens))} tokens a sequence, on ` +
-    each((r) => r.device.id ?? r.device.name);
+    each(deviceName);
   return `${[
     ...wrap(question, width, '  ').map(c.bold),
     ...contexts.flatMap((runs) => [
@@ -96,34 +95,30 @@ export function compareText(
     ]),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
-    ...(unpriced.length < reports.length ? unpricedLines(unpriced, width).map(c.dim) : []),
-    ...reserveLines(sorted, width).map(c.dim),
+    ...ofSome(reports, (r) => !isPriced(r), NO_PRICE, width).map(c.dim),
+    ...ofSome(sorted, (r) => r.settings.server === null, NO_SERVER, width).map(c.dim),
   ].join('\n')}\n`;
 }
 
 /** Tokens a second of the full cache, so that every line has one plan in common. */
 function fullLabel({ plans }: PlanReport): string {
-  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const full = plans.find(isFullCache);
   const speed = full && shownDecode(full).tokensPerSecond;
   return speed ? `${brief(speed.estimate)} tok/s` : full ? `${full.maxBatch.exact} fit` : '–';
 }
 
-/** Says which lines lack a price, where others have one. */
-function unpricedLines(bare: readonly PlanReport[], width: number): string[] {
-  if (bare.length === 0) return [];
-  const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
-  const how = 'so by speed, not cost: first what runs today, then estimates. --usd-per-hour takes one a device';
-  return ['', ...wrap(`${names}: no price, ${how}.`, width)];
+/** What holds of some devices' lines and not of others'; none where all are alike. */
+function ofSome(reports: readonly PlanReport[], has: (r: PlanReport) => boolean, words: string, width: number) {
+  const some = reports.filter(has);
+  if (some.length === 0 || some.length === reports.length) return [];
+  return ['', ...wrap(`${[...new Set(some.map(deviceName))].join(', ')}: ${words}`, width)];
 }
 
-/** Says which lines count without a server's own memory, where others count with it; none where all are alike. */
-function reserveLines(reports: readonly PlanReport[], width: number): string[] {
-  const bare = reports.filter((r) => r.settings.server === null);
-  if (bare.length === 0 || bare.length === reports.length) return [];
-  const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
-  const why = `${names}: no server is known to run there, so no server's own memory is taken off, and more fits.`;
-  return ['', ...wrap(`${why} --reserve and --utilization set the same for all.`, width)];
-}
+const NO_PRICE =
+  'no price, so by speed, not cost: first what runs today, then estimates. --usd-per-hour takes one a device.';
+const NO_SERVER =
+  "no server is known to run there, so no server's own memory is taken off, and more fits. --reserve and " +
+  '--utilization set the same for all.';
 
 const rate = (r: PlanReport, choice: Choice | null): string => {
   const rate = figuresOf(r, choice)?.tokensPerSecond;
@@ -165,7 +160,7 @@ function othersWords(runs: readonly PlanReport[], priced: boolean, differ: Diffe
 function nameIn(differ: Differ): (r: PlanReport) => string {
   const [models, counts] = [differ((r) => r.model.name), differ((r) => r.settings.gpus)];
   return ({ device, model, settings }) =>
-    (models ? `${model.name} on ` : '') + (counts ? `${settings.gpus} × ` : '') + (device.id ?? device.name);
+    (models ? `${model.name} on ` : '') + (counts ? `${settings.gpus} × ` : '') + deviceName({ device });
 }
 
 /** Which target keeps a GPU from every plan: of the full cache, where that fits. */

@@ -19,10 +19,11 @@ import {
   qualityLabel,
   shortList,
   shownMetric,
+  titled,
   TWO_PASSES,
   runWords,
 } from '../plan-rows.js';
-import { columns, left, right, wrap, type Column } from './text.js';
+import { fitting, left, right, wrap, type Column } from './text.js';
 
 /** Where the width of a terminal is not known. */
 export const WIDTH = 100;
@@ -43,7 +44,9 @@ export function planTable(report: PlanReport, options: TableOptions): string {
   const width = Math.max(NARROWEST, options.width ?? WIDTH);
   const shown = options.all ? report.plans : shortList(report);
   const [question = '', ...answer] = answerText(report, width);
-  const { head, lines: body } = fittingTable(report, shown, width);
+  const forms = squeezes(shown, report.fidelity !== undefined).map((form) => tableColumns(report, shown, form));
+  const { spec, lines: body } = fitting(forms, shown, width);
+  const head = spec.map((c) => c.title);
   const marked = markOf(report);
   const printed = report.warnings.filter((w) => options.notes || w.code === 'input');
   const lines = [
@@ -141,29 +144,13 @@ function squeezes(shown: readonly Plan[], measured: boolean): Squeeze[] {
   ];
 }
 
-function fittingTable(
-  r: PlanReport,
-  shown: readonly Plan[],
-  width: number,
-): { head: readonly string[]; lines: string[] } {
-  let lines: string[] = [];
-  let head: string[] = [];
-  for (const squeeze of squeezes(shown, r.fidelity !== undefined)) {
-    const spec = tableColumns(r, shown, squeeze);
-    head = spec.map((c) => c.title);
-    lines = columns(spec, shown);
-    if (lines.every((l) => l.length <= width)) break;
-  }
-  return { head, lines };
-}
-
 /** Columns of the table; where `shortNames`, and without some, for a narrow terminal. */
 export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames, without }: Squeeze): Column<Plan>[] {
   const mark = markOf(r);
   const each = r.settings.gpus > 1 ? '/GPU' : '';
   const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
   const metric = r.settings.targets.minimums.length > 0 ? shownMetric(r) : null;
-  const titled = (title: string, field: Omit<Column<Plan>, 'title'>): Column<Plan> => ({ ...field, title });
+
   const withoutInterval = (text: string, dropped: string): string =>
     without.includes(dropped) ? (text.split(' ')[0] as string) : text;
   return present<Column<Plan>>([
