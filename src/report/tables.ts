@@ -1,4 +1,5 @@
 /** Forms of a table beside aligned text (text/text.ts): Markdown, HTML and CSV. */
+import type { FixedPart } from './folder.js';
 import { html, type Html } from './html/html.js';
 import type { Column } from './text/text.js';
 
@@ -55,6 +56,21 @@ export function htmlTable<T>(
   const table = html`<table${classes}>${parts}</table>`;
   return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">${table}</div>`;
 }
+
+/** A part of a report that is a paragraph and a table. */
+export const tablePart = <T>(
+  id: string,
+  title: string,
+  text: string,
+  spec: readonly Column<T>[],
+  rows: readonly T[],
+): FixedPart => ({
+  id,
+  title,
+  html: html`<p>${text}</p>
+${htmlTable(title, spec, rows)}`,
+  markdown: [`## ${markdownText(title)}`, '', markdownText(text), '', ...markdownTable(spec, rows), ''].join('\n'),
+});
 
 export type Cell = string | number | boolean | null | undefined;
 

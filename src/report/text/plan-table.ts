@@ -63,7 +63,7 @@ export function planTable(report: PlanReport, options: TableOptions): string {
       return plan.maxBatch.exact < 1 ? c.dim(line) : line;
     }),
     '',
-    ...wrap((options.notes ? longLegend : shortLegend)(report, shown, head), width).map(c.dim),
+    ...wrap(legendBelow(report, shown, head, options.notes === true), width).map(c.dim),
     ...(printed.length > 0 ? [''] : []),
     ...printed.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
   ];
@@ -216,15 +216,14 @@ const twoPassWords = ({ answer }: PlanReport, shown: readonly Plan[]): string[] 
       ]
     : [];
 
-/** What a reader needs to act on the table, and where the rest is said. */
-function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
+/** What a table says, with `--notes` of all its columns, and where the rest is said. */
+function legendBelow(r: PlanReport, shown: readonly Plan[], head: readonly string[], notes: boolean): string {
   const hidden = r.plans.length - shown.length;
+  const rest = hidden > 0 ? `--all adds ${hidden} rows` : null;
+  if (notes) return present([legend(r, shown, head), rest && `${rest}.`]).join(' ');
   const more = r.warnings.filter((w) => w.code !== 'input').length;
-  return [
-    actLegend(r, shown, head),
-    '--notes explains the ' +
-      `columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
-  ].join(' ');
+  const explains = `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}`;
+  return `${actLegend(r, shown, head)} ${present([explains, rest]).join('; ')}.`;
 }
 
 const markWords = (r: PlanReport): string => `> deploy, + ${upsideLabel(r).toLowerCase()}, * Pareto-optimal`;
@@ -239,12 +238,6 @@ const actLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[
     ...guessLegend(shown, head),
     ...twoPassWords(r, shown),
   ]).join(' ');
-
-/** What the columns say, and how many rows are hidden. */
-const longLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string => {
-  const hidden = r.plans.length - shown.length;
-  return `${legend(r, shown, head)}${hidden > 0 ? ` --all adds ${hidden} rows.` : ''}`;
-};
 
 /** What the columns say, of those that are shown. */
 export function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
