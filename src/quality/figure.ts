@@ -136,21 +136,15 @@ export interface QualityFigure {
   readonly isTeacher: boolean;
 }
 
-/** What a whole table, or a row of it, has in common. Without a codec it is the uncompressed teacher's. */
-export interface Common {
-  readonly model: QualityModel;
-  readonly source: string;
-  readonly protocol: string;
-  readonly decoder: Decoder | null;
-  readonly codec?: CodecKind;
-  /** The codec's usual way unless given. */
-  readonly shared?: Sharing;
-  readonly windowTokens?: number;
-  readonly ratioLabel?: string;
-  readonly andAbove?: boolean;
-  readonly pathClass?: PathClass;
+/**
+ * What a whole table, or a row of it, has in common. Without a codec it is the uncompressed teacher's, without a way of
+ * sharing rows the codec's usual one.
+ */
+export interface Common
+  extends
+    Pick<QualityFigure, 'model' | 'source' | 'protocol' | 'decoder' | 'shared' | 'windowTokens'>,
+    Partial<Pick<QualityFigure, 'codec' | 'ratioLabel' | 'andAbove' | 'pathClass' | 'items'>> {
   readonly eviction?: Eviction;
-  readonly items?: number | null;
   readonly variant?: string;
   readonly contextTokens?: number;
 }

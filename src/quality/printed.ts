@@ -59,14 +59,11 @@ export function readTable(
 }
 
 /** A column: its metric (or those of the parts of a cell) and how it was scored. */
-export interface ColumnOf {
+export interface ColumnOf extends Pick<Common, 'protocol' | 'decoder' | 'variant'> {
   readonly metric: Metric | readonly Metric[];
-  readonly protocol: string;
-  readonly decoder: Decoder | null;
   /** Items scored, as the appendix states them: of codecs, and of the teacher. */
   readonly items: number | null;
   readonly teacherItems: number | null;
-  readonly variant?: string;
 }
 
 /** A column. @param items of codecs @param teacherItems of the teacher */

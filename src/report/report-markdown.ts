@@ -2,6 +2,7 @@
 import type { Plan, PlanReport } from '../plan/types.js';
 import { guessWords, shownDecode, timeWords } from '../plan/words/words.js';
 import { commandLine } from './command-line.js';
+import { figuresText } from '../quality/contradictions.js';
 import { beforeSigning, costWords, decisionRows, lossColumns, lossTable, sheetColumns } from './decision.js';
 import { upsideLabel } from './text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from './text/fleet-text.js';
@@ -140,15 +141,12 @@ function appendices(report: PlanReport): string[] {
   return [
     ...section(
       'Removed by the targets',
-      report.removed.map((r) => `- ${markdownText(r.id)}: ${markdownText(r.target)}: ${markdownText(r.reason)}`),
+      report.removed.map((r) => `- ${markdownText(`${r.id}: ${r.target}: ${r.reason}`)}`),
     ),
     ...section(
       'Where the published figures contradict each other',
       report.contradictions.map(
-        (c) =>
-          `- **${markdownText(c.subject)}**: ` +
-          `${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join(', '))}. ` +
-          `${markdownText(c.explanation)}`,
+        (c) => `- **${markdownText(c.subject)}**: ${markdownText(`${figuresText(c, ', ')}. ${c.explanation}`)}`,
       ),
     ),
   ];

@@ -27,7 +27,7 @@ const WORDS = {
   keep: ['Scores to keep', 'share of the uncompressed model’s; empty: 0.9'],
 } as const satisfies Partial<Record<keyof Scenario, readonly [label: string, hint: string]>>;
 type ControlName = keyof typeof WORDS;
-export const CONTROLS = Object.keys(WORDS) as ControlName[];
+const CONTROLS = Object.keys(WORDS) as ControlName[];
 export type ControlValues = Readonly<Record<ControlName, string>>;
 
 export interface Control {

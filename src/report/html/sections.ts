@@ -6,6 +6,7 @@ import { group } from 'd3-array';
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
+import { figuresText } from '../../quality/contradictions.js';
 import { chosenId, type AnswerLine } from '../text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../text/fleet-text.js';
 import {
@@ -231,10 +232,9 @@ function tableSection(view: View): Html {
 function notesSection({ report }: View): Html {
   const details = (title: string, items: readonly Html[]): Html | string =>
     items.length === 0 ? '' : html`<details><summary>${title} (${items.length})</summary><ul>${items}</ul></details>`;
-  const contradictions = report.contradictions.map((c) => {
-    const figures = c.figures.map((f) => `${f.value} (${f.source})`).join(', ');
-    return html`<li><strong>${c.subject}</strong>: ${figures}. ${c.explanation}</li>`;
-  });
+  const contradictions = report.contradictions.map(
+    (c) => html`<li><strong>${c.subject}</strong>: ${figuresText(c, ', ')}. ${c.explanation}</li>`,
+  );
   return html`<ul>${report.warnings.map(({ message: note }) => html`<li>${note}</li>`)}</ul>
 ${details('Where the published figures contradict each other', contradictions)}
 ${details(

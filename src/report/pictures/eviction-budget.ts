@@ -77,23 +77,38 @@ export function evictionPictures(view: View): Picture[] {
   const range = { min: budgets[0] as number, max: budgets.at(-1) as number };
   const atSmallest = (text: (p: BudgetPoint) => string): string =>
     lines.map((l) => `${l.label} ${text(l.points[0] as BudgetPoint)}`).join(', ');
-  const drawn = (
-    id: string,
-    title: string,
-    summary: string,
-    value: (p: BudgetPoint) => number,
-    label: (v: number) => string,
-    yTitle: string,
-    scale: typeof byteScale,
-  ): Picture =>
+  const drawn = [
+    {
+      id: 'eviction-memory',
+      title: 'Eviction budget against cache memory',
+      summary:
+        `With ${formatTokens(range.min)} tokens a sequence's cache takes: ` +
+        `${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without ` +
+        'eviction only.',
+      value: (p: BudgetPoint) => p.bytes,
+      label: formatBytes,
+      yTitle: 'cache of one sequence, bytes',
+      scale: byteScale,
+    },
+    {
+      id: 'eviction-batch',
+      title: 'Eviction budget against batch',
+      summary:
+        `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. ` +
+        'Below that, weights and workspace limit.',
+      value: (p: BudgetPoint) => p.batch,
+      label: formatCount,
+      yTitle: 'sequences that fit (log scale)',
+      scale: countScale,
+    },
+  ];
+  return drawn.map(({ value, label, yTitle, scale, ...words }) =>
     picture({
-      id,
-      title,
+      ...words,
       subtitle:
         `${report.model.name} on ${report.device.name}, sequences of ${formatTokens(report.contextTokens)} tokens ` +
         'of which the budget stays in the cache',
       source: 'memory model of lla-sim; a policy without state of its own (H2O keeps one token and its masses more)',
-      summary,
       evidence: 'exact',
       right: 86,
       draw: (theme) => {
@@ -121,9 +136,7 @@ export function evictionPictures(view: View): Picture[] {
           plugins: [
             notes(
               theme,
-              shown.flatMap((l) =>
-                l.data.slice(0, 1).map((p) => ({ x: p.x, y: p.y, text: label(p.y), side: 'right' as const })),
-              ),
+              shown.flatMap((l) => l.data.slice(0, 1).map((p) => ({ ...p, text: label(p.y) }))),
             ),
             endLabels(
               theme,
@@ -132,28 +145,6 @@ export function evictionPictures(view: View): Picture[] {
           ],
         };
       },
-    });
-  return [
-    drawn(
-      'eviction-memory',
-      'Eviction budget against cache memory',
-      `With ${formatTokens(range.min)} tokens a sequence's cache takes: ` +
-        `${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without ` +
-        'eviction only.',
-      (p) => p.bytes,
-      formatBytes,
-      'cache of one sequence, bytes',
-      byteScale,
-    ),
-    drawn(
-      'eviction-batch',
-      'Eviction budget against batch',
-      `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. ` +
-        'Below that, weights and workspace limit.',
-      (p) => p.batch,
-      formatCount,
-      'sequences that fit (log scale)',
-      countScale,
-    ),
-  ];
+    }),
+  );
 }

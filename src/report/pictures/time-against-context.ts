@@ -100,7 +100,7 @@ export function timeAgainstContext(view: View): Picture | null {
             lines.flatMap((l) => {
               const asked = l.points.find((p) => p.x === view.report.contextTokens);
               return asked
-                ? [{ x: asked.x, y: asked.y, text: `${formatNumber(asked.y)} ms`, dot: true, side: 'above' as const }]
+                ? [{ x: asked.x, y: asked.y, text: `${formatNumber(asked.y)} ms`, dot: true, above: true }]
                 : [];
             }),
           ),

@@ -96,7 +96,7 @@ export function usersAgainstSpeed(view: View): Picture | null {
             theme,
             lines.map(({ at }) => {
               const text = `${users(at.x)}: ${formatNumber(at.y)} tok/s each`;
-              return { ...at, text, dot: true, side: 'above' };
+              return { ...at, text, dot: true, above: true };
             }),
           ),
         ],

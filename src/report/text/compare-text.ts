@@ -17,10 +17,9 @@ const leadOf = ({ answer }: PlanReport): Choice | null => answer.deploy ?? answe
 const rowOf = (report: PlanReport, choice: Choice | null): Plan | null =>
   report.plans.find((p) => p.id === choice?.planId) ?? null;
 
-const figuresOf = (report: PlanReport, choice: Choice | null) => {
-  const p = rowOf(report, choice);
-  return p ? shownDecode(p) : null;
-};
+const leadRow = (report: PlanReport): Plan | null => rowOf(report, leadOf(report));
+const upsideRow = (report: PlanReport): Plan | null => rowOf(report, report.answer.upside);
+const figuresOf = (row: Plan | null) => row && shownDecode(row);
 
 /**
  * What runs today before what does not, by the slow end: the estimate of a wide interval says little.
@@ -30,7 +29,7 @@ function order(a: PlanReport, b: PlanReport, priced: boolean): number {
   const rank = ({ answer }: PlanReport): number =>
     ['deploy', 'estimates-only', 'not-recommended', 'nothing'].indexOf(answer.verdict);
   const value = (r: PlanReport): number => {
-    const d = figuresOf(r, leadOf(r));
+    const d = figuresOf(leadRow(r));
     return priced ? (d?.usdPerMillionTokens?.high ?? Number.MAX_VALUE) : -(d?.tokensPerSecond?.low ?? 0);
   };
   return rank(a) - rank(b) || value(a) - value(b);
@@ -53,7 +52,6 @@ export function compareText(
   const contexts = byContext(reports).map((runs) => runs.sort((a, b) => order(a, b, priced)));
   const sorted = contexts.flat();
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
-  const lead = (r: PlanReport) => figuresOf(r, leadOf(r));
   const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] =>
     present<Column<PlanReport>>([
       differ((r) => r.model.name) && left('model', (r) => r.model.name),
@@ -61,26 +59,18 @@ export function compareText(
       differ((r) => r.settings.gpus) && right('GPUs', (r) => String(r.settings.gpus)),
       differ((r) => r.contextTokens) && right('ctx', (r) => formatTokens(r.contextTokens)),
       differ((r) => r.settings.cacheType) && left('cache', (r) => r.settings.cacheType),
-      left('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–'),
-      !narrow && left('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'estimate'),
-      right('fits', (r) => String(rowOf(r, leadOf(r))?.maxBatch.exact ?? 0)),
-      right('run', (r) => String(lead(r)?.batch ?? '–')),
-      right('ms/token', (r) => {
-        const s = lead(r)?.secondsPerStep;
-        return s
-          ? `${milliseconds(s.estimate)}${narrow ? '' : ` (${milliseconds(s.low)}–${milliseconds(s.high)})`}`
-          : '–';
-      }),
-      right('tok/s', (r) => rate(r, leadOf(r))),
+      left('plan', (r) => leadRow(r)?.codec.label ?? '–'),
+      !narrow && left('kernels', (r) => leadRow(r)?.servedBy ?? 'estimate'),
+      right('fits', (r) => String(leadRow(r)?.maxBatch.exact ?? 0)),
+      right('run', (r) => String(figuresOf(leadRow(r))?.batch ?? '–')),
+      right('ms/token', (r) => figureCell(figuresOf(leadRow(r))?.secondsPerStep, milliseconds, narrow)),
+      right('tok/s', (r) => figureCell(figuresOf(leadRow(r))?.tokensPerSecond, brief, true)),
       reports.some(isPriced) &&
-        right('$/Mtok', (r) => {
-          const usd = lead(r)?.usdPerMillionTokens;
-          return usd ? `${brief(usd.estimate)}${narrow ? '' : ` (${brief(usd.low)}–${brief(usd.high)})`}` : '–';
-        }),
+        right('$/Mtok', (r) => figureCell(figuresOf(leadRow(r))?.usdPerMillionTokens, brief, narrow)),
       !narrowest && right('full cache', fullLabel),
-      left('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–'),
-      !narrow && right('tok/s', (r) => rate(r, r.answer.upside)),
-      !narrow && right('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
+      left('upside', (r) => upsideRow(r)?.codec.label ?? '–'),
+      !narrow && right('tok/s', (r) => figureCell(figuresOf(upsideRow(r))?.tokensPerSecond, brief, true)),
+      !narrow && right('published', (r) => asPublishedLabel(upsideRow(r)) || '–'),
     ]);
   const table = fitting([spec(false), spec(true), spec(true, true)], sorted, width).lines;
   const each = (of: (r: PlanReport) => string): string => [...new Set(reports.map(of))].join(', ');
@@ -120,10 +110,11 @@ const NO_SERVER =
   "no server is known to run there, so no server's own memory is taken off, and more fits. --reserve and " +
   '--utilization set the same for all.';
 
-const rate = (r: PlanReport, choice: Choice | null): string => {
-  const rate = figuresOf(r, choice)?.tokensPerSecond;
-  return rate ? brief(rate.estimate) : '–';
-};
+/** `35 (18–90)`, without its ends where there is no room. */
+function figureCell(of: Interval | null | undefined, text: (value: number) => string, narrow: boolean): string {
+  if (!of) return '–';
+  return `${text(of.estimate)}${narrow ? '' : ` (${text(of.low)}–${text(of.high)})`}`;
+}
 
 /** Whether runs differ in something. */
 type Differ = (of: (r: PlanReport) => unknown) => boolean;
@@ -139,7 +130,7 @@ function othersWords(runs: readonly PlanReport[], priced: boolean, differ: Diffe
   const [first, ...rest] = runs as [PlanReport, ...PlanReport[]];
   if (first.answer.deploy === null && first.answer.upside === null) return [];
   const name = nameIn(differ);
-  const speed = (r: PlanReport): number => figuresOf(r, leadOf(r))?.tokensPerSecond?.low ?? 0;
+  const speed = (r: PlanReport): number => figuresOf(leadRow(r))?.tokensPerSecond?.low ?? 0;
   const share = (r: PlanReport): string => `${Math.floor((100 * speed(r)) / speed(first))} %`;
   const hour = (r: PlanReport): number => r.settings.usdPerHour ?? 0;
   const others = rest.filter((r) => name(r) !== name(first));
@@ -180,17 +171,15 @@ function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Diffe
   if (!lead) return `nothing fits anywhere${at}`;
   const { verdict } = first.answer;
   const none = verdict === 'not-recommended' ? 'nothing recommended; fastest that fits: ' : '';
-  const on = rowOf(first, lead)?.servedBy;
-  const timed = figuresOf(first, lead)?.tokensPerSecond;
-  const speed = timed
-    ? `${brief(timed.estimate)} tok/s`
-    : `${rowOf(first, lead)?.maxBatch.exact ?? 0} fit, its speed is not known`;
-  const start =
-    `${none}${name(first)}${at}: ` +
-    `${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
-  const usd = priced ? figuresOf(first, lead)?.usdPerMillionTokens : null;
+  const row = leadRow(first);
+  const timed = figuresOf(row)?.tokensPerSecond;
+  const speed = timed ? `${brief(timed.estimate)} tok/s` : `${row?.maxBatch.exact ?? 0} fit, its speed is not known`;
+  const on = row?.servedBy ? ` on ${row.servedBy}` : '';
+  const by = timed && verdict === 'estimates-only' ? ', by estimates' : '';
+  const start = `${none}${name(first)}${at}: ${lead.name}${on}${by}, ${speed}`;
+  const usd = priced ? figuresOf(row)?.usdPerMillionTokens : null;
   const price = usd ? `, $${brief(usd.estimate)} a million output tokens` : '';
-  const [a, b] = [figuresOf(first, lead), second ? figuresOf(second, leadOf(second)) : null];
+  const [a, b] = [figuresOf(row), second ? figuresOf(leadRow(second)) : null];
   const [x, y] = priced ? [a?.usdPerMillionTokens, b?.usdPerMillionTokens] : [a?.tokensPerSecond, b?.tokensPerSecond];
   if (!second || !x || !y) return start + price;
   const apart = x.low > y.high || y.low > x.high;

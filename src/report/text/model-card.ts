@@ -18,7 +18,7 @@ import { ranksText } from '../../codecs/ranks.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { layersTimesLoops, parameterCount, type Geometry } from '../../geometry/geometry.js';
 import { GROUP_SIZE } from '../../../kernels/spec.js';
-import { contradictionsFor, type Contradiction } from '../../quality/contradictions.js';
+import { contradictionsFor, figuresText, type Contradiction } from '../../quality/contradictions.js';
 import type { QualityFigure } from '../../quality/figure.js';
 import { publishedFor, teacherOf } from '../../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../../numbers/units.js';
@@ -196,7 +196,4 @@ export function modelCardTable(card: ModelCard, width: number): string {
 
 /** Contradictions of published figures, numbered. */
 export const contradictionLines = (contradictions: readonly Contradiction[], width: number): string[] =>
-  contradictions.flatMap(({ subject, figures, explanation }, i) => {
-    const values = figures.map((f) => `${f.value} (${f.source})`).join('; ');
-    return wrap(`${i + 1}. ${subject}: ${values}. ${explanation}`, width, '   ');
-  });
+  contradictions.flatMap((c, i) => wrap(`${i + 1}. ${c.subject}: ${figuresText(c)}. ${c.explanation}`, width, '   '));
