@@ -47,13 +47,13 @@ async function run(args: Args): Promise<ExitCode> {
   const claims = args.text('claims');
   const tried = claims === null ? null : (await import('../schema/claims.js')).readClaims(claims);
   const line = new ProgressLine(quiet);
-  const { view, sources, simulated } = await inFileWords(args, async () => {
-    const read = await readSources(scenario);
-    const planned = viewOf(scenario, read, validation);
-    if (scenario.workload === undefined) return { view: planned, sources: read, simulated: null };
+  const { view, simulated } = await inFileWords(args, async () => {
+    const planned = viewOf(scenario, await readSources(scenario), validation);
+    if (scenario.workload === undefined) return { view: planned, simulated: null };
     const { simulatePlans } = await import('../report/simulate.js');
-    return { ...(await simulatePlans(scenario, planned, (doing) => line.show(`simulating ${doing}`))), sources: read };
+    return simulatePlans(scenario, planned, (doing) => line.show(`simulating ${doing}`));
   }).finally(() => line.clear());
+  const { sources } = view;
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
   const { claimsPart } = await import('../report/claims.js');
@@ -65,7 +65,6 @@ async function run(args: Args): Promise<ExitCode> {
   const files = reportFiles({
     view,
     scenario,
-    sources,
     subject,
     parts: present([codecs, tried && claimsPart(tried), paperPart(sources)]),
     known: await knownStacks(),

@@ -1,7 +1,6 @@
 /** Spectra by axis, of a model and its untrained twin. */
-import { axis, colourOf, common, markOf } from '../report/pictures/theme.js';
-import { frame } from '../report/pictures/marks.js';
-import { EVIDENCE_WORDS, type Picture } from '../report/pictures/picture.js';
+import { axis, colourOf, markOf } from '../report/pictures/theme.js';
+import { picture, type Picture } from '../report/pictures/picture.js';
 import { AXES, letterOf } from '../fit/moments.js';
 import type { SpectraReport } from './spectra-report.js';
 
@@ -16,15 +15,12 @@ export function spectraPicture(r: SpectraReport): Picture {
         .map((a) => ({ label: `${letterOf(side)} ${a.axis}${name}`, dashed: name !== '', ...a })),
     ),
   );
-  const title = 'Spectra of keys and values by axis';
-  const subtitle =
-    `${r.model.name}, ${r.trained.tokens} tokens; ` + "share of the energy by direction, each unit's mean taken off";
-  const source = 'lla-sim fit --spectra';
-  return {
+  return picture({
     id: 'spectra-by-axis',
-    title,
-    subtitle,
-    source,
+    title: 'Spectra of keys and values by axis',
+    subtitle:
+      `${r.model.name}, ${r.trained.tokens} tokens; ` + "share of the energy by direction, each unit's mean taken off",
+    source: 'lla-sim fit --spectra',
     evidence: 'measured',
     summary: series
       .map(
@@ -33,33 +29,26 @@ export function spectraPicture(r: SpectraReport): Picture {
           `${s.effectiveRank.toFixed(2)}.`,
       )
       .join(' '),
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: EVIDENCE_WORDS.measured };
-      return {
-        type: 'scatter',
-        data: {
-          datasets: series.map((s, i) => ({
-            label: s.label,
-            // The last direction is empty, as the mean is taken off.
-            data: s.shares.slice(0, -1).map((y, x) => ({ x: x + 1, y })),
-            showLine: true,
-            borderColor: colourOf(theme, i),
-            backgroundColor: s.dashed ? theme.paper : colourOf(theme, i),
-            borderDash: s.dashed ? [5, 4] : [],
-            borderWidth: 2,
-            pointStyle: markOf(i),
-            pointRadius: 5,
-          })),
-        },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: { ...axis(theme, 'direction, by energy'), type: 'linear' as const, min: 0.8 },
-            y: { ...axis(theme, 'share of the energy'), type: 'linear' as const, min: 0 },
-          },
-        },
-        plugins: [frame(theme, words)],
-      };
-    },
-  };
+    draw: (theme) => ({
+      type: 'scatter',
+      data: {
+        datasets: series.map((s, i) => ({
+          label: s.label,
+          // The last direction is empty, as the mean is taken off.
+          data: s.shares.slice(0, -1).map((y, x) => ({ x: x + 1, y })),
+          showLine: true,
+          borderColor: colourOf(theme, i),
+          backgroundColor: s.dashed ? theme.paper : colourOf(theme, i),
+          borderDash: s.dashed ? [5, 4] : [],
+          borderWidth: 2,
+          pointStyle: markOf(i),
+          pointRadius: 5,
+        })),
+      },
+      scales: {
+        x: { ...axis(theme, 'direction, by energy'), type: 'linear', min: 0.8 },
+        y: { ...axis(theme, 'share of the energy'), type: 'linear', min: 0 },
+      },
+    }),
+  });
 }

@@ -3,7 +3,7 @@
  * their modelling code are read; everything else is refused, because a wrong number is worse than none.
  */
 import { UserError, show } from '../errors.js';
-import { parseJson } from '../io/json.js';
+import { isObject, parseJson } from '../io/json.js';
 import { Config, CONVENTIONAL, displayName, received } from './config.js';
 import type { Family } from './families/fields.js';
 import { huginn, PARCAE_CLASS, parcae } from './families/huginn.js';
@@ -16,6 +16,7 @@ import { refuseKnown, refuseLoops, refuseOwnCode, refuseUnsupported } from './re
 export const MAX_CONFIG_BYTES = 2 ** 20;
 const MAX_CONFIG_VALUES = 200_000;
 const MAX_PARAMETERS = 1e13;
+const HINT = 'give the config.json of a Hugging Face model';
 
 /** Families that are read, by `model_type`. Parcae's files have none. */
 const FAMILIES: Readonly<Record<string, Family>> = {
@@ -65,12 +66,7 @@ function refuseClasses(c: Config, { architecture }: Family): void {
  */
 export function geometryFromConfig(json: unknown, name: string): Geometry {
   const shown = displayName(name);
-  if (typeof json !== 'object' || json === null || Array.isArray(json)) {
-    throw new UserError(
-      `config.json of ${shown} must be a JSON object, ${received(json)}`,
-      'give the config.json of a Hugging Face model',
-    );
-  }
+  if (!isObject(json)) throw new UserError(`config.json of ${shown} must be a JSON object, ${received(json)}`, HINT);
   const c = new Config(json, shown);
   refuseKnown(c);
   const modelType = c.get('model_type');
@@ -103,16 +99,13 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
 export const parseConfig = (text: string, subject: string): unknown =>
   parseJson(text, subject, {
     maxValues: MAX_CONFIG_VALUES,
-    hint: 'give the config.json of a Hugging Face model',
+    hint: HINT,
     byteOrderMark: 'allowed',
   });
 
 /** A model's name: the last part of `_name_or_path`, or else what the file lies in. */
 export function nameInConfig(json: unknown, otherwise: string): string {
-  const said: unknown =
-    typeof json === 'object' && json !== null && Object.hasOwn(json, '_name_or_path')
-      ? (json as Record<string, unknown>)['_name_or_path']
-      : undefined;
+  const said = isObject(json) ? new Config(json, '').get('_name_or_path') : undefined;
   const last = typeof said === 'string' ? (said.split('/').findLast((part) => part !== '') ?? '') : '';
   return displayName(last !== '' ? last : otherwise);
 }

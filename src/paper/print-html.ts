@@ -1,6 +1,7 @@
 /**
  * The comparison as a part of a report's page: folded tables that open without a program, so that the page stays short.
  */
+import { figuresText } from '../quality/contradictions.js';
 import { html, type Html } from '../report/html/html.js';
 import { htmlTable } from '../report/tables.js';
 import {
@@ -40,11 +41,10 @@ ${qualityTables(figures, contradictions).map(qualityOf)}
 ${folded(
   CONTRADICTIONS_TITLE,
   String(contradictions.length),
-  html`<ul>${contradictions.map((c) => {
-    const figures = c.figures.map((f) => `${f.value} (${f.source})`).join('; ');
-    return html`<li><strong>${c.subject}</strong>: ${figures}. ${c.explanation}</li>
-`;
-  })}</ul>`,
+  html`<ul>${contradictions.map(
+    (c) => html`<li><strong>${c.subject}</strong>: ${figuresText(c)}. ${c.explanation}</li>
+`,
+  )}</ul>`,
 )}
 ${r.notes.length === 0 ? '' : html`<ul>${r.notes.map((n) => html`<li>${n}</li>`)}</ul>`}`;
 }

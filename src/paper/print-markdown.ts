@@ -1,4 +1,5 @@
 /** The comparison as a Markdown document, or as the last part of one. */
+import { figuresText } from '../quality/contradictions.js';
 import { markdownTable, markdownText } from '../report/tables.js';
 import { left, type Column } from '../report/text/text.js';
 import {
@@ -55,11 +56,7 @@ export function paperMarkdown(r: PaperReport, level = 1): string {
   }
   lines.push('', `${h2} ${CONTRADICTIONS_TITLE}`, '');
   for (const c of r.quality.contradictions)
-    lines.push(
-      `- **${markdownText(c.subject)}**: ` +
-        `${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join('; '))}. ` +
-        `${markdownText(c.explanation)}`,
-    );
+    lines.push(`- **${markdownText(c.subject)}**: ${markdownText(`${figuresText(c)}. ${c.explanation}`)}`);
   if (r.notes.length > 0) lines.push('', ...r.notes.map((n) => `*${markdownText(n)}*`));
   return `${lines.join('\n')}\n`;
 }

@@ -14,6 +14,7 @@ import { legend, tableColumns } from '../report/text/plan-table.js';
 import { qualityByTask } from '../report/pictures/quality-by-task.js';
 import type { Picture } from '../report/pictures/picture.js';
 import { usersAgainstSpeed } from '../report/pictures/users-against-speed.js';
+import { numberClass } from '../report/tables.js';
 import { left, right, type Column } from '../report/text/text.js';
 import { commandLine } from '../report/command-line.js';
 import { formatError } from '../numbers/units.js';
@@ -40,11 +41,10 @@ function columnsHtml<T>(
   rows: readonly T[],
   classOf: (row: T) => string,
 ): Html {
-  const number = (c: Column<T>): Html | string => (c.align === 'right' ? html` class="number"` : '');
   const title = (c: Column<T>): Html | string => (c.title === ' ' ? html`<span class="unseen">mark</span>` : c.title);
   const cell = (c: Column<T>, row: T): Html =>
-    c.title === 'codec' ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${number(c)}>${c.cell(row)}</td>`;
-  const head = spec.map((c) => html`<th scope="col"${number(c)}>${title(c)}</th>`);
+    c.title === 'codec' ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${numberClass(c)}>${c.cell(row)}</td>`;
+  const head = spec.map((c) => html`<th scope="col"${numberClass(c)}>${title(c)}</th>`);
   const body = rows.map(
     (row) => html`<tr class="${classOf(row)}">${spec.map((c) => cell(c, row))}</tr>
 `,

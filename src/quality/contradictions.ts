@@ -350,6 +350,10 @@ export const CONTRADICTIONS: readonly Contradiction[] = [
   ),
 ];
 
+/** `0.590 (Table tier4); 0.800 (Table isocache)`: the numbers that do not agree. */
+export const figuresText = ({ figures }: Contradiction, between = '; '): string =>
+  figures.map((f) => `${f.value} (${f.source})`).join(between);
+
 /** Contradictions that concern a model (a measured model's name); none for a model that the paper does not measure. */
 export function contradictionsFor(model: string): Contradiction[] {
   return CONTRADICTIONS.filter((c) => c.models.some((m) => m === model));

@@ -23,52 +23,56 @@ export function pathClassOf(codec: CodecKind, path: Path): PathClass {
 /** `times`: a multiple of another codec's. */
 type Unit = 'fraction' | 'nats' | 'tokens' | 'times';
 
+const SCORE = { unit: 'fraction', higherIsBetter: true } as const;
+const ERROR = { unit: 'fraction', higherIsBetter: false } as const;
+const DIVERGENCE = { unit: 'nats', higherIsBetter: false } as const;
+
 /** What was measured, with its unit and whether more is better. */
 export const METRICS = {
-  gsm8k: { unit: 'fraction', higherIsBetter: true },
-  humaneval: { unit: 'fraction', higherIsBetter: true },
-  'humaneval-plus': { unit: 'fraction', higherIsBetter: true },
-  mbpp: { unit: 'fraction', higherIsBetter: true },
-  'mbpp-plus': { unit: 'fraction', higherIsBetter: true },
-  math500: { unit: 'fraction', higherIsBetter: true },
+  gsm8k: SCORE,
+  humaneval: SCORE,
+  'humaneval-plus': SCORE,
+  mbpp: SCORE,
+  'mbpp-plus': SCORE,
+  math500: SCORE,
   /** Share of MATH-500 generations without an extractable answer. */
-  'math500-no-answer': { unit: 'fraction', higherIsBetter: false },
-  aime24: { unit: 'fraction', higherIsBetter: true },
-  bbh: { unit: 'fraction', higherIsBetter: true },
-  'mmlu-pro': { unit: 'fraction', higherIsBetter: true },
-  mmlu: { unit: 'fraction', higherIsBetter: true },
-  'arc-e': { unit: 'fraction', higherIsBetter: true },
-  'arc-c': { unit: 'fraction', higherIsBetter: true },
-  hellaswag: { unit: 'fraction', higherIsBetter: true },
-  winogrande: { unit: 'fraction', higherIsBetter: true },
-  'commonsense-qa': { unit: 'fraction', higherIsBetter: true },
-  piqa: { unit: 'fraction', higherIsBetter: true },
-  'openbook-qa': { unit: 'fraction', higherIsBetter: true },
+  'math500-no-answer': ERROR,
+  aime24: SCORE,
+  bbh: SCORE,
+  'mmlu-pro': SCORE,
+  mmlu: SCORE,
+  'arc-e': SCORE,
+  'arc-c': SCORE,
+  hellaswag: SCORE,
+  winogrande: SCORE,
+  'commonsense-qa': SCORE,
+  piqa: SCORE,
+  'openbook-qa': SCORE,
   /** Mean over a suite of multiple-choice tasks. */
-  'mc-avg': { unit: 'fraction', higherIsBetter: true },
+  'mc-avg': SCORE,
   /** Mean over tasks that a summary does not list. */
-  'task-avg': { unit: 'fraction', higherIsBetter: true },
+  'task-avg': SCORE,
   /** Held-out, teacher-forced KL of a fully trained codec. */
-  'train-kl': { unit: 'nats', higherIsBetter: false },
+  'train-kl': DIVERGENCE,
   /** Held-out KL after the 300 steps of the design ablations: not that of a finished codec. */
-  'ablation-kl': { unit: 'nats', higherIsBetter: false },
+  'ablation-kl': DIVERGENCE,
   /** KL of a decode path against the teacher. */
-  'reconstruction-kl': { unit: 'nats', higherIsBetter: false },
+  'reconstruction-kl': DIVERGENCE,
   /** KL and top-1 agreement of a codec as the SVD gives it, untrained. */
-  'svd-kl': { unit: 'nats', higherIsBetter: false },
-  'svd-top-1': { unit: 'fraction', higherIsBetter: true },
-  'distill-kl': { unit: 'nats', higherIsBetter: false },
+  'svd-kl': DIVERGENCE,
+  'svd-top-1': SCORE,
+  'distill-kl': DIVERGENCE,
   /** Top-1 token agreement with the teacher, the better of SVD and distilled. */
-  'top-1': { unit: 'fraction', higherIsBetter: true },
+  'top-1': SCORE,
   /** Retrieval of a 5-digit key at `contextTokens`. */
-  passkey: { unit: 'fraction', higherIsBetter: true },
+  passkey: SCORE,
   /** Mean of RULER's tasks at `contextTokens`. */
-  ruler: { unit: 'fraction', higherIsBetter: true },
+  ruler: SCORE,
   /** Longest context with retrieval of at least 0.9, as a text states it. */
   'reliable-retrieval': { unit: 'tokens', higherIsBetter: true },
   /** Relative error of reconstructed keys and values. */
-  'key-error': { unit: 'fraction', higherIsBetter: false },
-  'value-error': { unit: 'fraction', higherIsBetter: false },
+  'key-error': ERROR,
+  'value-error': ERROR,
   /** Error of an untrained (SVD) reconstruction as a multiple of LLA's at the same budget. */
   'error-over-lla': { unit: 'times', higherIsBetter: false },
 } as const satisfies Record<string, { unit: Unit; higherIsBetter: boolean }>;
@@ -76,47 +80,25 @@ export const METRICS = {
 export type Metric = keyof typeof METRICS;
 
 /**
- * How generated answers were decoded. Log-likelihood scores, KL and errors are of teacher-forced text: the paper calls
- * them decoder-independent, and they have none.
+ * How generated answers were decoded (text, Section expdetails), each with its passes a token. Log-likelihood scores,
+ * KL and errors are of teacher-forced text: the paper calls them decoder-independent, and they have none.
  */
-export const DECODERS = {
-  plain: {
-    title: 'the uncompressed model’s own',
-    passesPerToken: 1,
-    savesMemory: false,
-    source: 'text, Section expdetails',
-  },
+export const PASSES_OF_DECODERS = {
+  /** The uncompressed model's own. */
+  plain: 1,
   /**
    * "Cached reconstruction", "faithful re-forward": pass 1 takes the exact K and V of all loops, pass 2 forwards again
    * with their reconstruction, which is cached at full width after RoPE. That every token takes both passes is HLA's
    * reading (arXiv 2610.07940, appendix H).
    */
-  'two-pass': {
-    title: 'two passes a token, full-width K and V cached',
-    passesPerToken: 2,
-    savesMemory: false,
-    source: 'text, Section expdetails',
-  },
+  'two-pass': 2,
   /** "An earlier streaming reconstruction decoder", which is not described. */
-  streaming: {
-    title: 'an earlier streaming decoder, not described',
-    passesPerToken: null,
-    savesMemory: null,
-    source: 'text, Section expdetails',
-  },
+  streaming: null,
   /** "Capacity", "latent-store": caches latents, reconstructs on read; the prompt takes two passes. */
-  'latent-store': {
-    title: 'latents cached, rebuilt on read; two passes over the prompt',
-    passesPerToken: 1,
-    savesMemory: true,
-    source: 'text, Section expdetails',
-  },
-} as const satisfies Record<
-  string,
-  { title: string; passesPerToken: number | null; savesMemory: boolean | null; source: string }
->;
+  'latent-store': 1,
+} as const;
 
-export type Decoder = keyof typeof DECODERS;
+export type Decoder = keyof typeof PASSES_OF_DECODERS;
 
 /** A published score of a configuration, with its source. */
 export interface QualityFigure {
@@ -154,21 +136,15 @@ export interface QualityFigure {
   readonly isTeacher: boolean;
 }
 
-/** What a whole table, or a row of it, has in common. Without a codec it is the uncompressed teacher's. */
-export interface Common {
-  readonly model: QualityModel;
-  readonly source: string;
-  readonly protocol: string;
-  readonly decoder: Decoder | null;
-  readonly codec?: CodecKind;
-  /** The codec's usual way unless given. */
-  readonly shared?: Sharing;
-  readonly windowTokens?: number;
-  readonly ratioLabel?: string;
-  readonly andAbove?: boolean;
-  readonly pathClass?: PathClass;
+/**
+ * What a whole table, or a row of it, has in common. Without a codec it is the uncompressed teacher's, without a way of
+ * sharing rows the codec's usual one.
+ */
+export interface Common
+  extends
+    Pick<QualityFigure, 'model' | 'source' | 'protocol' | 'decoder' | 'shared' | 'windowTokens'>,
+    Partial<Pick<QualityFigure, 'codec' | 'ratioLabel' | 'andAbove' | 'pathClass' | 'items'>> {
   readonly eviction?: Eviction;
-  readonly items?: number | null;
   readonly variant?: string;
   readonly contextTokens?: number;
 }

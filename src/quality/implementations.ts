@@ -31,23 +31,22 @@ export interface Implementation {
   readonly reached: Readonly<Partial<Record<PathChoice, number>>>;
 }
 
-const HLA = { source: 'HLA (arXiv 2610.07940), Table 8', where: 'A100, vLLM 0.26', device: 'a100-80' } as const;
-const PAPER = { where: 'H200, paper', device: 'h200', model: 'ouro-1.4b' } as const;
-const ABSORBED = {
-  ...PAPER,
-  source: 'Table absorbed_latency',
-  ratio: 4,
-  batch: 1,
-  layers: 1,
+const OURO = { model: 'ouro-1.4b', contextTokens: 4096 } as const;
+const HLA = {
+  ...OURO,
+  source: 'HLA (arXiv 2610.07940), Table 8',
+  where: 'A100, vLLM 0.26',
+  device: 'a100-80',
 } as const;
+const HLA_OWN = { ...HLA, kind: 'hla', ratio: 32 / 3 } as const;
+const PAPER = { ...OURO, where: 'H200, paper', device: 'h200' } as const;
+const ABSORBED = { ...PAPER, source: 'Table absorbed_latency', ratio: 4, batch: 1, layers: 1 } as const;
 
 /** Measurements whose shapes are known well enough to price. */
 export const IMPLEMENTATIONS: readonly Implementation[] = [
   {
     ...HLA,
-    model: 'ouro-1.4b',
     ratio: 4,
-    contextTokens: 4096,
     batch: 1,
     secondsPerStep: 54.1e-3,
     full: 20.6e-3,
@@ -55,41 +54,18 @@ export const IMPLEMENTATIONS: readonly Implementation[] = [
   },
   {
     ...HLA,
-    model: 'ouro-1.4b',
     ratio: 4,
-    contextTokens: 4096,
     batch: null,
     tokensPerSecond: 27.8,
     full: 373,
     reached: { reconstruct: 0.0949, materialised: 0.137 },
   },
-  {
-    ...HLA,
-    model: 'ouro-1.4b',
-    kind: 'hla',
-    ratio: 32 / 3,
-    contextTokens: 4096,
-    batch: 1,
-    secondsPerStep: 20.8e-3,
-    full: 20.6e-3,
-    reached: { rotated: 0.536 },
-  },
-  {
-    ...HLA,
-    model: 'ouro-1.4b',
-    kind: 'hla',
-    ratio: 32 / 3,
-    contextTokens: 4096,
-    batch: null,
-    tokensPerSecond: 1429,
-    full: 373,
-    reached: { rotated: 0.964 },
-  },
+  { ...HLA_OWN, batch: 1, secondsPerStep: 20.8e-3, full: 20.6e-3, reached: { rotated: 0.536 } },
+  { ...HLA_OWN, batch: null, tokensPerSecond: 1429, full: 373, reached: { rotated: 0.964 } },
   {
     ...PAPER,
     source: 'Table memory',
     ratio: 64 / 3,
-    contextTokens: 4096,
     batch: null,
     tokensPerSecond: 108,
     full: 748,

@@ -14,7 +14,7 @@ interface LoopTable {
 }
 
 const OURO_PAPER = 'Ouro (arXiv 2510.25741)';
-const HUGINN_PAPER = 'Huginn (arXiv 2502.05171), Table 1';
+const HUGINN = { model: 'huginn-3.5b', source: 'Huginn (arXiv 2502.05171), Table 1' } as const;
 
 export const LOOP_TABLES: readonly LoopTable[] = [
   {
@@ -41,24 +41,9 @@ export const LOOP_TABLES: readonly LoopTable[] = [
     scores: { 1: 0, 2: 0.3733, 3: 0.6233, 4: 0.65 },
     source: `${OURO_PAPER}, Table 12`,
   },
-  {
-    model: 'huginn-3.5b',
-    metric: 'arc-c',
-    scores: { 4: 0.2799, 8: 0.3515, 16: 0.3771, 32: 0.3823 },
-    source: HUGINN_PAPER,
-  },
-  {
-    model: 'huginn-3.5b',
-    metric: 'hellaswag',
-    scores: { 4: 0.4346, 8: 0.5854, 16: 0.6467, 32: 0.6521 },
-    source: HUGINN_PAPER,
-  },
-  {
-    model: 'huginn-3.5b',
-    metric: 'mmlu',
-    scores: { 4: 0.2339, 8: 0.2529, 16: 0.3125, 32: 0.3138 },
-    source: HUGINN_PAPER,
-  },
+  { ...HUGINN, metric: 'arc-c', scores: { 4: 0.2799, 8: 0.3515, 16: 0.3771, 32: 0.3823 } },
+  { ...HUGINN, metric: 'hellaswag', scores: { 4: 0.4346, 8: 0.5854, 16: 0.6467, 32: 0.6521 } },
+  { ...HUGINN, metric: 'mmlu', scores: { 4: 0.2339, 8: 0.2529, 16: 0.3125, 32: 0.3138 } },
 ];
 
 /** A score with so many loops beside that of all. */

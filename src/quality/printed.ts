@@ -59,15 +59,21 @@ export function readTable(
 }
 
 /** A column: its metric (or those of the parts of a cell) and how it was scored. */
-export interface ColumnOf {
+export interface ColumnOf extends Pick<Common, 'protocol' | 'decoder' | 'variant'> {
   readonly metric: Metric | readonly Metric[];
-  readonly protocol: string;
-  readonly decoder: Decoder | null;
-  /** Items scored, as the appendix states them: of codecs, and of the teacher where they differ. */
-  readonly items?: number | null;
-  readonly teacherItems?: number | null;
-  readonly variant?: string;
+  /** Items scored, as the appendix states them: of codecs, and of the teacher. */
+  readonly items: number | null;
+  readonly teacherItems: number | null;
 }
+
+/** A column. @param items of codecs @param teacherItems of the teacher */
+export const column = (
+  metric: ColumnOf['metric'],
+  protocol: string,
+  decoder: Decoder | null = null,
+  items: number | null = null,
+  teacherItems = items,
+): ColumnOf => ({ metric, protocol, decoder, items, teacherItems });
 
 /** What a row (or column) is about: nothing for the teacher. */
 export type Subject = Pick<Common, 'codec' | 'ratioLabel' | 'items' | 'variant' | 'pathClass' | 'eviction'>;
@@ -80,9 +86,9 @@ export function readColumns(
   subjectOf: (row: readonly string[]) => Subject,
 ): QualityFigure[] {
   return readTable(table, ({ row, title, part }) => {
-    const column = columns[title];
-    if (!column) return null;
-    const { metric, items = null, teacherItems = items, protocol, decoder, variant } = column;
+    const found = columns[title];
+    if (!found) return null;
+    const { metric, items, teacherItems, protocol, decoder, variant } = found;
     const subject = subjectOf(row);
     const ofTeacher = subject.codec === undefined;
     return [

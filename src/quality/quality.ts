@@ -2,6 +2,7 @@
  * Published quality of a model under a codec. A configuration that was not measured has no figures: nothing is
  * inherited from another ratio, path class or eviction policy, and unknown does not meet a target.
  */
+import { group } from 'd3-array';
 import type { CodecKind, Sharing } from '../codecs/codec.js';
 import { sharingOf } from '../codecs/registry.js';
 import type { Eviction } from '../eviction/policy.js';
@@ -74,12 +75,7 @@ const key = (
   return `${model}|${q.codec}|${shared ?? ''}|${q.windowTokens ?? ''}|${q.pathClass}|${evictionKey(q.eviction)}`;
 };
 
-const INDEX = new Map<string, QualityFigure[]>();
-for (const f of FIGURES) {
-  const same = INDEX.get(key(f.model, f));
-  if (same) same.push(f);
-  else INDEX.set(key(f.model, f), [f]);
-}
+const INDEX = group(FIGURES, (f) => key(f.model, f));
 
 function measuredModel(name: string): QualityModel | undefined {
   const known = name.toLowerCase();

@@ -5,10 +5,10 @@ import { isUncompressed } from '../codecs/registry.js';
 import { klNumber } from '../plan/evaluate/fidelity.js';
 import { shownDecode } from '../plan/words/words.js';
 import { present } from '../present.js';
-import { frame } from '../report/pictures/marks.js';
-import type { Picture } from '../report/pictures/picture.js';
+import { picture, type Picture } from '../report/pictures/picture.js';
 import { numberScale, spread } from '../report/pictures/scales.js';
-import { colourOf, common, type Theme } from '../report/pictures/theme.js';
+import { colourOf, type Theme } from '../report/pictures/theme.js';
+import { best } from '../numbers/best.js';
 import { formatCount, formatNumber } from '../numbers/units.js';
 import type { Here } from './measured.js';
 import type { PageModel } from './page-data.js';
@@ -27,14 +27,14 @@ const markAt = ({ series }: Theme, index: number): PointStyle =>
 
 /** KL of each codec by its best path, on the last of the measured models. */
 function klMarks(here: Here | undefined): Mark[] {
-  const best = new Map<string, Mark>();
+  const least = new Map<string, Mark>();
   for (const { label, share, measured } of here?.rows ?? []) {
     if (isUncompressed(measured.codec) || !measured.kl || label.includes('@')) continue;
-    const known = best.get(label);
+    const known = least.get(label);
     if (!known || measured.kl.estimate < known.y)
-      best.set(label, { kind: measured.codec.kind, x: 100 * share, y: measured.kl.estimate });
+      least.set(label, { kind: measured.codec.kind, x: 100 * share, y: measured.kl.estimate });
   }
-  return [...best.values()];
+  return [...least.values()];
 }
 
 function speedMarks({ rows }: PageModel): Mark[] {
@@ -47,8 +47,6 @@ function speedMarks({ rows }: PageModel): Mark[] {
   });
 }
 
-const valuesOf = (marks: readonly Mark[]): number[] => marks.map(({ y }) => y);
-
 /** @param here measured models; the last one is drawn */
 export function codecsPicture(model: PageModel, here: readonly Here[]): Picture {
   const shown = here.at(-1);
@@ -56,19 +54,17 @@ export function codecsPicture(model: PageModel, here: readonly Here[]): Picture 
   const speed = speedMarks(model).filter((m) => isUncompressed(m) || kl.some(({ kind }) => kind === m.kind));
   const { report } = model;
   const kinds = [...new Set([...kl, ...speed].map((m) => m.kind))];
-  const title = 'What do a codec’s bytes cost, and what do they bring?';
-  const subtitle =
-    `filled: KL on ${shown?.model ?? 'no model'}, left; hollow: tok/s of ${report.model.name} on ` +
-    `${report.device.name} at the operating batch, right`;
-  const source = `${shown?.file ?? ''}; lla-sim plan --device ${report.device.id ?? ''}`;
-  const least = kl.reduce<Mark | null>((a, b) => (a && a.y <= b.y ? a : b), null);
-  const fastest = speed.reduce<Mark | null>((a, b) => (a && a.y >= b.y ? a : b), null);
-  return {
+  const least = best(kl, (m) => -m.y);
+  const fastest = best(speed, (m) => m.y);
+  return picture({
     id: 'codecs',
-    title,
-    subtitle,
-    source,
+    title: 'What do a codec’s bytes cost, and what do they bring?',
+    subtitle:
+      `filled: KL on ${shown?.model ?? 'no model'}, left; hollow: tok/s of ${report.model.name} on ` +
+      `${report.device.name} at the operating batch, right`,
+    source: `${shown?.file ?? ''}; lla-sim plan --device ${report.device.id ?? ''}`,
     evidence: 'attainable',
+    evidenceWords: 'KL measured by lla-sim fidelity; speeds are estimates',
     summary: present([
       least &&
         shown &&
@@ -79,8 +75,7 @@ export function codecsPicture(model: PageModel, here: readonly Here[]): Picture 
           `${formatNumber(fastest.x)} %.`,
       'Speeds of codecs are estimates of tuned kernels.',
     ]).join(' '),
-    chart: (theme) => {
-      const words = { title, subtitle, source, evidence: 'KL measured by lla-sim fidelity; speeds are estimates' };
+    draw: (theme) => {
       const set = (kind: CodecKind, marks: readonly Mark[], hollow: boolean): ChartDataset[] => {
         const own = marks.filter((m) => m.kind === kind);
         if (own.length === 0) return [];
@@ -102,24 +97,24 @@ export function codecsPicture(model: PageModel, here: readonly Here[]): Picture 
         ];
       };
       const bytes = spread([...kl, ...speed].map((m) => m.x));
-      const [nats, rates] = [spread(valuesOf(kl), 1.5), spread(valuesOf(speed), 1.2)];
+      const range = (marks: readonly Mark[], margin: number) =>
+        spread(
+          marks.map((m) => m.y),
+          margin,
+        );
       return {
         type: 'line',
         data: { datasets: kinds.flatMap((kind) => [...set(kind, kl, false), ...set(kind, speed, true)]) },
-        options: {
-          ...common(theme, words),
-          scales: {
-            x: numberScale(theme, 'bytes of a sequence, percent of the full cache (log)', bytes),
-            y: numberScale(theme, 'KL, nats a token (log)', nats),
-            speed: {
-              ...numberScale(theme, 'tokens a second (log)', rates),
-              position: 'right',
-              grid: { drawOnChartArea: false },
-            },
+        scales: {
+          x: numberScale(theme, 'bytes of a sequence, percent of the full cache (log)', bytes),
+          y: numberScale(theme, 'KL, nats a token (log)', range(kl, 1.5)),
+          speed: {
+            ...numberScale(theme, 'tokens a second (log)', range(speed, 1.2)),
+            position: 'right',
+            grid: { drawOnChartArea: false },
           },
         },
-        plugins: [frame(theme, words)],
       };
     },
-  };
+  });
 }

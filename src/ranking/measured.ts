@@ -8,6 +8,7 @@ import { JUDGED_BRANCH, type MeasuredRow } from '../plan/evaluate/fidelity.js';
 import { fidelityFrom } from '../plan/ask/read-fidelity.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { readFidelity } from '../schema/fidelity.js';
+import { best } from '../numbers/best.js';
 import { bootstrap, type Interval } from '../numbers/statistics.js';
 import { GROUP_SIZE } from '../../kernels/spec.js';
 
@@ -101,8 +102,7 @@ function besideLla(row: HereRow, all: readonly HereRow[], texts: ReadonlyMap<str
     return bootstrap((items) => Math.log10(sum(mine, items) / sum(its, items)), mine.length, SEED);
   };
   const rows = all.filter(({ measured: m }) => isLla(m) && m.kl !== null && !pathSpec(pathOf(m.path).path).branch);
-  const nearest = (rows: readonly HereRow[]): HereRow | null =>
-    rows.reduce<HereRow | null>((a, b) => (a && distance(a, row) <= distance(b, row) ? a : b), null);
+  const nearest = (rows: readonly HereRow[]): HereRow | undefined => best(rows, (other) => -distance(other, row));
   const more = nearest(rows.filter(({ bytes }) => bytes * EQUAL >= row.bytes));
   const fewer = nearest(rows.filter(({ bytes }) => bytes <= row.bytes * EQUAL));
   if (more && ratioTo(more).high < 0) return { ...row, lla: { row: more, verdict: 'better' } };
@@ -130,8 +130,7 @@ export function hereFor(here: Here, label: string, kind: string, ratio: number):
   const f16 = here.rows.filter((r) => r.measured.kl !== null && !r.label.includes('@'));
   const same = f16.filter((r) => r.label === label);
   const alike = same.length > 0 ? same : f16.filter((r) => sameCodec(r, kind, ratio));
-  const klOf = (r: HereRow): number => r.measured.kl!.estimate;
-  return alike.reduce<HereRow | null>((a, b) => (a && klOf(a) <= klOf(b) ? a : b), null);
+  return best(alike, (r) => -r.measured.kl!.estimate) ?? null;
 }
 
 /** Codecs with settings beside their ratio are the same by label alone. */

@@ -1,4 +1,5 @@
 /** docs/codecs.md: codecs side by side, as Markdown. */
+import { groups as groupBy } from 'd3-array';
 import { isUncompressed } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
 import { klLabel, shareLabel } from '../plan/evaluate/fidelity.js';
@@ -107,12 +108,10 @@ const SCORES = ['codec', 'source', 'scores'].map((title, i) => left<ScoreRow>(ti
 function scoreRows({ label, plan }: PageRow): ScoreRow[] {
   if (!plan.qualityKept || isUncompressed(plan.codec)) return [];
   const all = [...plan.qualityKept.scores, ...plan.qualityKept.others.flatMap((o) => o.scores)];
-  const bySource = new Map<string, Score[]>();
-  for (const s of all) {
-    const known = bySource.get(s.source) ?? [];
-    if (!known.some((k) => k.metric === s.metric && k.value === s.value)) bySource.set(s.source, [...known, s]);
-  }
-  return [...bySource].map(([source, scores]) => [label, source, scores.map(scoreWords).join(', ')]);
+  return groupBy(all, (s) => s.source).map(([source, scores]) => {
+    const own = groupBy(scores, (s) => `${s.metric} ${s.value}`).map(([, [first]]) => first!);
+    return [label, source, own.map(scoreWords).join(', ')];
+  });
 }
 
 const scoreWords = ({ metric, value, teacher, times, twoPasses }: Score): string =>

@@ -1,13 +1,11 @@
 /** Every codec of a report's question side by side, as a part of the report. */
-import { html } from '../report/html/html.js';
 import type { FixedPart } from '../report/folder.js';
-import { htmlTable, markdownTable } from '../report/tables.js';
+import { tablePart } from '../report/tables.js';
 import type { Scenario } from '../schema/settings.js';
 import { measuredModels } from './measured.js';
 import { codecColumns } from './page.js';
 import { PAGE_CONTEXTS, sideBySide } from './page-data.js';
 
-const TITLE = 'Codecs side by side';
 const TEXT =
   'All codecs, with a cache in 16 bits, for the model and GPU of this report: what each needs before it runs, bytes ' +
   'of a token and of a sequence, sequences by context. Speed is at the operating batch, and beside it what the ' +
@@ -42,12 +40,5 @@ export async function codecsPart(asked: Scenario, contextTokens: number): Promis
   const contexts = [contextTokens, ...PAGE_CONTEXTS.filter((c) => c !== contextTokens)].slice(0, PAGE_CONTEXTS.length);
   const { rows } = await sideBySide(question, contexts);
   if (rows.length === 0) return null;
-  const columns = codecColumns(contexts, measuredModels());
-  return {
-    id: 'codecs',
-    title: TITLE,
-    html: html`<p>${TEXT}</p>
-${htmlTable(TITLE, columns, rows)}`,
-    markdown: [`## ${TITLE}`, '', TEXT, '', ...markdownTable(columns, rows), ''].join('\n'),
-  };
+  return tablePart('codecs', 'Codecs side by side', TEXT, codecColumns(contexts, measuredModels()), rows);
 }

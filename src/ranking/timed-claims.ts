@@ -9,6 +9,7 @@ import { isUseless } from '../plan/decide/representatives.js';
 import type { LedgerRow } from '../schema/ledger.js';
 import type { Row } from '../schema/ledger-file.js';
 import type { Scenario } from '../schema/settings.js';
+import { best } from '../numbers/best.js';
 import { formatNumber } from '../numbers/units.js';
 import type { Claim } from './claims.js';
 
@@ -65,14 +66,15 @@ export async function timedClaims(model: string, { rows: all, plan }: ClaimSourc
 /** Best rows by length: of one sequence, or of as many as there are. */
 function pointsOf(all: readonly Row[], own: readonly Row[], one: boolean): Point[] {
   const asked = (r: Row): boolean => (loadOf(r).concurrency === 1) === one;
-  const best = (rows: readonly Row[], tokens: number): Row | undefined =>
-    rows
-      .filter((r) => asked(r) && loadOf(r).inputTokens === tokens)
-      .reduce<Row | undefined>((a, b) => (a && (rateOf(a) ?? 0) >= (rateOf(b) ?? 0) ? a : b), undefined);
+  const bestAt = (rows: readonly Row[], tokens: number): Row | undefined =>
+    best(
+      rows.filter((r) => asked(r) && loadOf(r).inputTokens === tokens),
+      (r) => rateOf(r) ?? 0,
+    );
   const lengths = [...new Set(own.filter(asked).map((r) => loadOf(r).inputTokens))].sort((a, b) => a - b);
   return lengths.flatMap((tokens) => {
-    const row = best(own.slice(), tokens);
-    const full = best(
+    const row = bestAt(own, tokens);
+    const full = bestAt(
       all.filter((r) => !r.codec && r.campaign !== row?.campaign && r.device === row?.device),
       tokens,
     );
@@ -81,15 +83,15 @@ function pointsOf(all: readonly Row[], own: readonly Row[], one: boolean): Point
 }
 
 /** Lengths and sequences of a row; zeros where its source has none. */
-const loadOf = ({ workload }: Row): Record<'inputTokens' | 'outputTokens' | 'concurrency', number> => {
-  const { inputTokens, outputTokens, concurrency } = workload as Readonly<Record<string, unknown>>;
-  const number = (x: unknown): number => (typeof x === 'number' ? x : 0);
+function loadOf({ workload }: Row) {
+  const fields = workload as Readonly<Record<string, unknown>>;
+  const number = (name: string): number => (typeof fields[name] === 'number' ? fields[name] : 0);
   return {
-    inputTokens: number(inputTokens),
-    outputTokens: number(outputTokens),
-    concurrency: number(concurrency),
+    inputTokens: number('inputTokens'),
+    outputTokens: number('outputTokens'),
+    concurrency: number('concurrency'),
   };
-};
+}
 
 type Statistics = LedgerRow['figures']['sequences'];
 const statistic = (s: Statistics): number | null => s?.mean ?? s?.value ?? null;
@@ -114,10 +116,8 @@ async function planOf(row: Row, batch: number | null, plan: ClaimSources['plan']
     ...(row.codec?.ratio === undefined ? {} : { ratio: [row.codec.ratio] }),
     ...(batch === null ? {} : { batch }),
   });
-  const fastest = (a: Plan, b: Plan): Plan =>
-    (b.decode.tokensPerSecond?.estimate ?? 0) > (a.decode.tokensPerSecond?.estimate ?? 0) ? b : a;
   const built = report.plans.filter((p) => !isUseless(p));
-  return built.length === 0 ? null : built.reduce(fastest);
+  return best(built, (p) => p.decode.tokensPerSecond?.estimate ?? 0) ?? null;
 }
 
 async function sequences({ row, full }: Point, plan: ClaimSources['plan']): Promise<Compared | null> {

@@ -3,8 +3,7 @@ import type { Interval } from '../cost/evidence.js';
 import { trainingText, VERDICTS } from '../schema/claim-words.js';
 import type { ClaimsFile } from '../schema/claims.js';
 import type { FixedPart } from './folder.js';
-import { html } from './html/html.js';
-import { htmlTable, markdownTable, markdownText } from './tables.js';
+import { tablePart } from './tables.js';
 import { left, type Column } from './text/text.js';
 
 const shown = (i: Interval | null): string =>
@@ -35,19 +34,5 @@ function intro({ model, device, training, claims }: ClaimsFile): string {
   );
 }
 
-const titleOf = ({ model }: ClaimsFile): string => `The paper's claims, tried on ${model.name}`;
-
-export const claimsPart = (file: ClaimsFile): FixedPart => ({
-  id: 'claims',
-  title: titleOf(file),
-  html: html`<p>${intro(file)}</p>
-${htmlTable(titleOf(file), COLUMNS, file.claims)}`,
-  markdown: [
-    `## ${markdownText(titleOf(file))}`,
-    '',
-    markdownText(intro(file)),
-    '',
-    ...markdownTable(COLUMNS, file.claims),
-    '',
-  ].join('\n'),
-});
+export const claimsPart = (file: ClaimsFile): FixedPart =>
+  tablePart('claims', `The paper's claims, tried on ${file.model.name}`, intro(file), COLUMNS, file.claims);

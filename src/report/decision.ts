@@ -1,6 +1,7 @@
 /** The first page of a report as data: the plans that a decision is about, what they lose, what to check. */
-import { isUncompressed } from '../codecs/registry.js';
+import { groups as groupBy } from 'd3-array';
 import type { Interval } from '../cost/evidence.js';
+import { best } from '../numbers/best.js';
 import { contradictedMetrics } from '../plan/evaluate/evaluate.js';
 import { planName, shownDecode, timeColumn, timeWords } from '../plan/words/words.js';
 import type { Choice } from '../plan/answer-types.js';
@@ -8,7 +9,7 @@ import type { Plan, PlanReport, Score } from '../plan/types.js';
 import { present } from '../present.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { upsideLabel, valueWords } from './text/answer-text.js';
-import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
+import { asPublishedLabel, isFullCache, kernelsLabel } from './plan-rows.js';
 import { left, right, shareText, type Column } from './text/text.js';
 import { neededOf } from './simulation-words.js';
 import type { Simulated } from './simulation.js';
@@ -55,10 +56,9 @@ export function drawnPlans(report: PlanReport): Plan[] {
   const rows = decisionRows(report).filter((r) => r.role !== FAILS);
   const rank = (role: string): number => ['deploy', 'fastest that fits', 'upside', UNSURE].indexOf(role);
   const first = rows.filter((r) => rank(r.role) >= 0).map((r) => r.plan);
-  const full = report.plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.maxBatch.exact >= 1);
+  const full = report.plans.find((p) => isFullCache(p) && p.maxBatch.exact >= 1);
   const others = rows.filter((r) => rank(r.role) < 0).map((r) => r.plan);
-  const all = [...first, ...(full ? [full] : []), ...others];
-  return all.filter((p, i) => all.findIndex((q) => q.id === p.id) === i).slice(0, MOST_DRAWN);
+  return [...new Set(present([...first, full, ...others]))].slice(0, MOST_DRAWN);
 }
 
 /** Sequences at which pictures compare plans: those of the plan that the answer puts first, as far as all hold them. */
@@ -120,7 +120,6 @@ export interface LossTable {
   readonly plans: readonly string[];
   readonly rows: readonly {
     readonly task: string;
-    readonly source: string;
     readonly teacher: number;
     /** Score of each plan and its share of the uncompressed model's; null where nothing is published. */
     readonly scores: readonly (Score | null)[];
@@ -137,23 +136,18 @@ export function lossTable(report: PlanReport, most = 6): LossTable | null {
   const named = decisionRows(report).filter((r) => r.choice.qualityLost.length > 0);
   const plans = named.filter((r, i) => r.role !== FAILS && i < MOST_DRAWN);
   if (plans.length === 0) return null;
-  const tasks = new Map<string, { task: string; source: string; teacher: number; worst: number }>();
-  for (const { choice } of plans)
-    for (const s of choice.qualityLost) {
-      const known = tasks.get(taskOf(s));
-      if (!known || s.share < known.worst)
-        tasks.set(taskOf(s), { task: taskOf(s), source: s.source, teacher: s.teacher, worst: s.share });
-    }
-  const sorted = [...tasks.values()].sort((a, b) => a.worst - b.worst);
+  const lost = plans.flatMap(({ choice }) => choice.qualityLost);
+  const worst = groupBy(lost, taskOf)
+    .map(([, scores]) => best(scores, (s) => -s.share)!)
+    .sort((a, b) => a.share - b.share);
   return {
     plans: plans.map((r) => r.choice.name),
-    rows: sorted.slice(0, most).map(({ task, source, teacher }) => ({
-      task,
-      source,
-      teacher,
-      scores: plans.map((r) => r.choice.qualityLost.find((s) => taskOf(s) === task) ?? null),
+    rows: worst.slice(0, most).map((score) => ({
+      task: taskOf(score),
+      teacher: score.teacher,
+      scores: plans.map((r) => r.choice.qualityLost.find((s) => taskOf(s) === taskOf(score)) ?? null),
     })),
-    more: Math.max(0, sorted.length - most),
+    more: Math.max(0, worst.length - most),
   };
 }
 
@@ -203,7 +197,7 @@ export function beforeSigning(report: PlanReport): string[] {
         ? 'Quality: the scores are those of one published ' +
           `checkpoint${choice.checkpoint === null ? '' : ` (${choice.checkpoint})`}` +
           `${disputed.length > 0 ? `, and tables differ for ${disputed.join(', ')}` : ''}. Score yours on your task.`
-        : isUncompressed(plan.codec) && plan.eviction === null
+        : isFullCache(plan)
           ? 'Quality: that of the uncompressed model; whether it is enough for your task is not asked here.'
           : `Quality: nothing that counts at this context is ${report.fidelity ? 'in that file' : 'published'} for ` +
             `${planName(plan)}.`,

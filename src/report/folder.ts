@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { UserError, printable, show } from '../errors.js';
 import { readTextFile } from '../io/files.js';
 import { jsonText } from '../io/json.js';
-import type { Sources } from '../plan/ask/prepare.js';
 import type { Scenario } from '../schema/settings.js';
 import { htmlDocument } from './html/document.js';
 import type { Html } from './html/html.js';
@@ -51,7 +50,6 @@ const shownScenario = (s: Scenario): Scenario => ({
 export function reportFiles(input: {
   view: View;
   scenario: Scenario;
-  sources: Sources;
   /** What the report is of: the scenario's file, or what was asked. */
   subject: string;
   parts: readonly FixedPart[];
@@ -65,9 +63,9 @@ export function reportFiles(input: {
   const pictures = [...picturesOf(view), ...(simulated?.report ? servingPictures(simulated.report) : [])];
   const data = {
     scenario: shownScenario(input.scenario),
-    sources: pageSources(input.sources),
+    sources: pageSources(view.sources),
     validation: view.validation,
-    known: withoutOwn(input.known, input.sources),
+    known: withoutOwn(input.known, view.sources),
     ...(simulated ? { simulated } : {}),
   };
   const files = new Map<string, string | Buffer>([

@@ -1,5 +1,7 @@
 /** Why a question has no answer, and what would help. */
+import { groups as groupBy } from 'd3-array';
 import { EXIT, UserError } from '../errors.js';
+import { best } from '../numbers/best.js';
 import type { Sources } from '../plan/ask/prepare.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
@@ -64,10 +66,11 @@ async function oneLine(one: Unsolved): Promise<string> {
 
 /** The largest part of memory when not one sequence fits. */
 function shortfall(report: PlanReport): string {
-  const smallest = report.plans.filter((p) => !p.beside).reduce((a, b) => (need(b) < need(a) ? b : a));
+  const rows = report.plans.filter((p) => !p.beside);
+  const smallest = best(rows, (p) => -need(p))!;
   const { memory } = smallest;
   const have =
-    `${formatDecimalBytes(report.device.vramBytes)}` +
+    formatDecimalBytes(report.device.vramBytes) +
     (memory.reservedBytes > 0 ? ` less ${formatDecimalBytes(memory.reservedBytes)} reserve` : '');
   const parts = [
     `weights ${formatDecimalBytes(memory.weightsBytes)}`,
@@ -91,12 +94,11 @@ const need = ({ memory }: Plan): number =>
 /** Why no plan is left: nothing fits, or which target removed how many rows. */
 function noSolution(report: PlanReport): string {
   if (report.removed.length === 0) return `nothing fits: ${shortfall(report)}`;
-  const byTarget = new Map<string, Set<string>>();
-  for (const r of report.removed) byTarget.set(r.target, (byTarget.get(r.target) ?? new Set()).add(r.id));
-  const all = new Set(report.removed.map((r) => r.id)).size;
-  const lines = [...byTarget].map(([target, ids]) => {
-    const example = report.removed.find((r) => r.target === target);
-    return `  ${target} removed ${ids.size} of ${all}, such as ${example?.id}: ${example?.reason}`;
+  const rowsOf = (removed: PlanReport['removed']): number => new Set(removed.map((r) => r.id)).size;
+  const all = rowsOf(report.removed);
+  const lines = groupBy(report.removed, (r) => r.target).map(([target, own]) => {
+    const example = own[0]!;
+    return `  ${target} removed ${rowsOf(own)} of ${all}, such as ${example.id}: ${example.reason}`;
   });
   if (report.nearest) lines.push(report.nearest.text);
   return `no plan meets the targets\n${lines.join('\n')}`;

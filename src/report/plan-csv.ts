@@ -3,20 +3,20 @@ import type { Interval } from '../cost/evidence.js';
 import type { Plan, PlanReport } from '../plan/types.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { formatDecimalBytes, formatTokens } from '../numbers/units.js';
-import { FIELDS, kernelsLabel, qualityColumn, type Field } from './plan-rows.js';
+import { deviceName, FIELDS, kernelsLabel, qualityColumn, titled } from './plan-rows.js';
 import { guessWords, shownDecode, timeColumn } from '../plan/words/words.js';
 import type { SustainedRate } from '../serving/types.js';
 import { VERSION } from '../version.js';
 import { shownOf } from './simulation-words.js';
 import { csvTable, markdownTable, markdownText, type Cell, type CsvColumn } from './tables.js';
 import { answerLines, upsideLabel } from './text/answer-text.js';
-import { left, right, type Column } from './text/text.js';
+import { left, right } from './text/text.js';
 
 /** What tells the rows of one run from those of another, so that files can be stacked. */
 const RUN_COLUMNS: readonly CsvColumn<PlanReport>[] = [
   ['version', () => VERSION],
   ['model', (r) => r.model.name],
-  ['device', (r) => r.device.id ?? r.device.name],
+  ['device', deviceName],
   ['vramBytes', (r) => r.device.vramBytes],
   ['gpus', (r) => r.settings.gpus],
   ['stack', (r) => r.device.stack],
@@ -123,7 +123,7 @@ export function planRowsMarkdown(report: PlanReport, plans: readonly Plan[] = re
     ({ cells }: { readonly cells: readonly string[] }) =>
     (p: Plan): string =>
       cells[plans.indexOf(p)]!;
-  const titled = (title: string, field: Omit<Field, 'value'>): Column<Plan> => ({ ...field, title });
+
   return markdownTable<Plan>(
     [
       left<Plan>('', ({ id, pareto }) =>

@@ -9,52 +9,60 @@ import { MOST_ROWS, representatives } from '../plan/decide/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { guessMark, pathLabel, shownDecode, timeLabel } from '../plan/words/words.js';
 import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
-import { shareText } from './text/text.js';
+import { shareText, type Column } from './text/text.js';
 
-/** What is known of a row, as text, and as what a table sorts by; null sorts last. */
-export interface Field {
-  readonly align: 'left' | 'right';
-  readonly cell: (p: Plan) => string;
-  readonly value: (p: Plan) => string | number | null;
+/** A device as users name it, else by its full name. */
+export const deviceName = ({ device }: Pick<PlanReport, 'device'>): string => device.id ?? device.name;
+
+/** The uncompressed cache, of all tokens. */
+export const isFullCache = (p: Pick<Plan, 'codec' | 'eviction'>): boolean =>
+  isUncompressed(p.codec) && p.eviction === null;
+
+/** What is known of a row, as text, and as what a table sorts by; what is not known sorts last. */
+export interface Field extends Omit<Column<Plan>, 'title'> {
+  readonly value: (p: Plan) => string | number | null | undefined;
 }
 
-const words = (cell: (p: Plan) => string): Field => ({ align: 'left', cell, value: cell });
+const words = (cell: Field['cell']): Field => ({ align: 'left', cell, value: cell });
 const figure = (of: Omit<Field, 'align'>): Field => ({ align: 'right', ...of });
+
+export const rateLabel = (d: Pick<DecodeFigures, 'tokensPerSecond'>): string =>
+  d.tokensPerSecond ? `${guessMark(d.tokensPerSecond)}${formatCount(d.tokensPerSecond.estimate)}` : '–';
+
+export const usdLabel = ({ usdPerMillionTokens: usd }: Pick<DecodeFigures, 'usdPerMillionTokens'>): string =>
+  usd ? formatNumber(usd.estimate) : '–';
+
+const batchLabel = ({ maxBatch: { exact, onGrid } }: Plan): string =>
+  exact === onGrid ? String(exact) : `${exact} (${onGrid})`;
+
+/** A figure of the step that is shown. */
+const ofStep = (
+  key: 'secondsPerStep' | 'tokensPerSecond' | 'usdPerMillionTokens',
+  label: (d: DecodeFigures) => string,
+): Field => figure({ cell: (p) => label(shownDecode(p)), value: (p) => shownDecode(p)[key]?.estimate });
 
 /** Columns of every table of rows; each printer gives them titles. */
 export const FIELDS = {
   codec: words((p) => p.codec.label),
-  path: words((p) => pathLabel(p)),
+  path: words(pathLabel),
   eviction: words((p) => evictionLabel(p.eviction)),
   ratio: figure({ cell: (p) => formatNumber(p.codec.ratio), value: (p) => p.codec.ratio }),
   kvToken: figure({ cell: (p) => formatBytes(p.memory.kvBytesPerToken), value: (p) => p.memory.kvBytesPerToken }),
   kvMillion: figure({ cell: (p) => formatBytes(p.memory.kvBytesAt1M), value: (p) => p.memory.kvBytesAt1M }),
-  batch: figure({ cell: (p) => batchLabel(p), value: (p) => p.maxBatch.exact }),
+  batch: figure({ cell: batchLabel, value: (p) => p.maxBatch.exact }),
   run: figure({ cell: (p) => String(shownDecode(p).batch), value: (p) => shownDecode(p).batch }),
-  time: figure({
-    cell: (p) => timeLabel(shownDecode(p).secondsPerStep),
-    value: (p) => shownDecode(p).secondsPerStep?.estimate ?? null,
-  }),
-  rate: figure({
-    cell: (p) => rateLabel(shownDecode(p)),
-    value: (p) => shownDecode(p).tokensPerSecond?.estimate ?? null,
-  }),
-  published: figure({
-    cell: (p) => asPublishedLabel(p),
-    value: (p) => p.asPublished?.tokensPerSecond.estimate ?? null,
-  }),
-  usd: figure({
-    cell: (p) => usdLabel(shownDecode(p)),
-    value: (p) => shownDecode(p).usdPerMillionTokens?.estimate ?? null,
-  }),
-  keeps: figure({ cell: (p) => keepsLabel(p), value: (p) => p.qualityKept?.share ?? null }),
-  kernels: words((p) => kernelsLabel(p)),
-  paysAt: figure({ cell: (p) => breakEvenLabel(p), value: (p) => p.breakEven?.estimate ?? null }),
-  limit: words((p) => LIMIT_LABEL[p.limitedBy]),
+  time: ofStep('secondsPerStep', (d) => timeLabel(d.secondsPerStep)),
+  rate: ofStep('tokensPerSecond', rateLabel),
+  published: figure({ cell: asPublishedLabel, value: (p) => p.asPublished?.tokensPerSecond.estimate }),
+  usd: ofStep('usdPerMillionTokens', usdLabel),
+  keeps: figure({ cell: (p) => keepsLabel(p), value: (p) => p.qualityKept?.share }),
+  kernels: words(kernelsLabel),
+  paysAt: figure({ cell: breakEvenLabel, value: (p) => p.breakEven?.estimate }),
+  limit: words(({ limitedBy }) => LIMITS[limitedBy].label ?? LIMITS[limitedBy].words),
 } as const satisfies Record<string, Field>;
 
-const batchLabel = (p: Plan): string =>
-  p.maxBatch.exact === p.maxBatch.onGrid ? String(p.maxBatch.exact) : `${p.maxBatch.exact} (${p.maxBatch.onGrid})`;
+/** A column of a table in text or Markdown. */
+export const titled = (title: string, field: Omit<Field, 'value'>): Column<Plan> => ({ ...field, title });
 
 /** What the column `run` holds. */
 export const runWords = ({ settings: { targets, batch } }: PlanReport): string =>
@@ -63,12 +71,6 @@ export const runWords = ({ settings: { targets, batch } }: PlanReport): string =
     : batch !== null
       ? 'the batch asked for'
       : 'the smallest batch with 90 % of its best throughput';
-
-export const rateLabel = (d: Pick<DecodeFigures, 'tokensPerSecond'>): string =>
-  d.tokensPerSecond ? `${guessMark(d.tokensPerSecond)}${formatCount(d.tokensPerSecond.estimate)}` : '–';
-
-export const usdLabel = ({ usdPerMillionTokens: usd }: Pick<DecodeFigures, 'usdPerMillionTokens'>): string =>
-  usd ? formatNumber(usd.estimate) : '–';
 
 /** Why a report has no row. */
 export const nothingLeft = ({ removed }: Pick<PlanReport, 'removed'>): string =>
@@ -133,24 +135,17 @@ export function qualityLabel(p: Plan, metric: string, contextTokens = Infinity):
   return low === high ? low : `${low.replace(/0$/, '')}–${high.replace(/0$/, '')}`;
 }
 
-const LIMIT_LABEL: Record<LimitedBy, string> = {
-  'kv-cache': 'KV',
-  workspace: 'work',
-  'in-flight': 'state',
-  weights: 'weights',
-  'codec-parameters': 'codec',
-  prefill: 'prefill',
+/** What limits a batch, in full and as a narrow table abbreviates it. */
+const LIMITS: Record<LimitedBy, { readonly words: string; readonly label?: string }> = {
+  'kv-cache': { words: 'KV cache', label: 'KV' },
+  workspace: { words: 'workspace', label: 'work' },
+  'in-flight': { words: 'state of sequences', label: 'state' },
+  weights: { words: 'weights' },
+  'codec-parameters': { words: 'codec parameters', label: 'codec' },
+  prefill: { words: 'prefill' },
 };
 
-/** The same in full, where a table does not abbreviate. */
-export const LIMIT_WORDS: Record<LimitedBy, string> = {
-  'kv-cache': 'KV cache',
-  workspace: 'workspace',
-  'in-flight': 'state of sequences',
-  weights: 'weights',
-  'codec-parameters': 'codec parameters',
-  prefill: 'prefill',
-};
+export const limitInFull = ({ limitedBy }: Plan): string => LIMITS[limitedBy].words;
 
 /** The ratio that the paper puts forward (Table memory), with what it loses beside it. */
 const PAPER_RATIO = 'lla-21.33x';
@@ -167,7 +162,7 @@ export function shortList(report: PlanReport): Plan[] {
   const surest = new Set(representatives(report.plans));
   const rows = report.plans.filter((p) => surest.has(p) || namedIds.includes(p.id));
   const rights: readonly ((p: Plan) => boolean)[] = [
-    (p) => isUncompressed(p.codec) && p.eviction === null,
+    isFullCache,
     (p) => namedIds.includes(p.id),
     (p) => p.codec.label === PAPER_RATIO && p.eviction === null,
     (p) => p.beside === true,

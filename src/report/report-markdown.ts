@@ -2,6 +2,7 @@
 import type { Plan, PlanReport } from '../plan/types.js';
 import { guessWords, shownDecode, timeWords } from '../plan/words/words.js';
 import { commandLine } from './command-line.js';
+import { figuresText } from '../quality/contradictions.js';
 import { beforeSigning, costWords, decisionRows, lossColumns, lossTable, sheetColumns } from './decision.js';
 import { upsideLabel } from './text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from './text/fleet-text.js';
@@ -10,7 +11,7 @@ import { batchOf, memoryColumns, PARTS } from './pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { planRowsMarkdown, planTitleMarkdown } from './plan-csv.js';
 import { markdownTable, markdownText } from './tables.js';
-import { LIMIT_WORDS, nothingLeft, rateLabel, shortList } from './plan-rows.js';
+import { limitInFull, nothingLeft, rateLabel, shortList } from './plan-rows.js';
 import type { Scenario } from '../schema/settings.js';
 import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
@@ -128,7 +129,7 @@ function memory(view: View): string[] {
   const d = shownDecode(plan);
   return [
     `**${markdownText(plan.id)}**: largest batch ${plan.maxBatch.exact} (${plan.prefill.batchBesidePrefill} ` +
-      `beside one prefill), limited by ${LIMIT_WORDS[plan.limitedBy]}; ${timeWords(d.secondsPerStep)} a token and ` +
+      `beside one prefill), limited by ${limitInFull(plan)}; ${timeWords(d.secondsPerStep)} a token and ` +
       `${rateLabel(d)} tok/s at batch ${d.batch} (${d.evidence ?? 'not priced'})${firstToken(plan)}.`,
     '',
     ...markdownTable(memoryColumns(plan, vram, `part, at batch ${batchOf(plan)}`), PARTS),
@@ -140,15 +141,12 @@ function appendices(report: PlanReport): string[] {
   return [
     ...section(
       'Removed by the targets',
-      report.removed.map((r) => `- ${markdownText(r.id)}: ${markdownText(r.target)}: ${markdownText(r.reason)}`),
+      report.removed.map((r) => `- ${markdownText(`${r.id}: ${r.target}: ${r.reason}`)}`),
     ),
     ...section(
       'Where the published figures contradict each other',
       report.contradictions.map(
-        (c) =>
-          `- **${markdownText(c.subject)}**: ` +
-          `${markdownText(c.figures.map((f) => `${f.value} (${f.source})`).join(', '))}. ` +
-          `${markdownText(c.explanation)}`,
+        (c) => `- **${markdownText(c.subject)}**: ${markdownText(`${figuresText(c, ', ')}. ${c.explanation}`)}`,
       ),
     ),
   ];

@@ -1,8 +1,9 @@
 /** A simulation in words, for every printer. */
+import { groups as groupBy } from 'd3-array';
 import { mostlyOutside, testedText, UNTESTED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
 import type { Metric, ReportedTargets, Run, RunFigures, SimulationReport } from '../serving/types.js';
-import { counted, formatNumber } from '../numbers/units.js';
+import { counted, formatMilliseconds, formatNumber } from '../numbers/units.js';
 
 export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
   'kv-blocks': 'KV blocks',
@@ -24,6 +25,10 @@ export const defaultWords = ({ defaults }: ReportedTargets): string =>
 
 /** Values of which a percentile is not just the largest. */
 const LEAST = { mean: 1, median: 1, p90: 10, p95: 20, p99: 100 } as const;
+
+/** Milliseconds, or seconds with their unit; a dash where it is not known. */
+export const millis = (ms: number | null | undefined): string =>
+  ms === null || ms === undefined ? '–' : formatMilliseconds(ms / 1e3);
 
 /** Milliseconds; null where too few values were counted to have such a percentile. */
 export function shownOf(f: RunFigures, statistic: keyof typeof LEAST, metric: Metric): number | null {
@@ -226,8 +231,7 @@ export function refusedWords<T extends { readonly refused: string | null }>(
   rows: readonly T[],
   nameOf: (row: T) => string,
 ): string[] {
-  const reasons = new Map<string, string[]>();
-  for (const row of rows)
-    if (row.refused !== null) reasons.set(row.refused, [...(reasons.get(row.refused) ?? []), nameOf(row)]);
-  return [...reasons].map(([reason, names]) => `No rate meets the targets: ${names.join(', ')}: ${reason}.`);
+  return groupBy(rows, (row) => row.refused).flatMap(([reason, own]) =>
+    reason === null ? [] : `No rate meets the targets: ${own.map(nameOf).join(', ')}: ${reason}.`,
+  );
 }

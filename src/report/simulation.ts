@@ -64,18 +64,18 @@ const STATISTICS = [
   ['p99', 'p99'],
 ] as const;
 
-const columnsOf = (): Column<readonly [Run, (typeof METRICS)[number]]>[] => [
+type Row = readonly [Run, (typeof METRICS)[number]];
+
+const COLUMNS: readonly Column<Row>[] = [
   left('plan', ([run]) => run.id),
   left('metric', ([, [name]]) => name),
   // Estimate, fast end and slow end: `12.3 (11–14)`.
   ...STATISTICS.map(([title, statistic]) =>
-    right<readonly [Run, (typeof METRICS)[number]]>(title, ([run, [, metric, unit]]) =>
-      shownBetween(run, statistic, metric, unit),
-    ),
+    right<Row>(title, ([run, [, metric, unit]]) => shownBetween(run, statistic, metric, unit)),
   ),
 ];
 
-const rowsOf = ({ runs }: SimulationReport) => runs.flatMap((run) => METRICS.map((metric) => [run, metric] as const));
+const rowsOf = ({ runs }: SimulationReport): Row[] => runs.flatMap((run) => METRICS.map((m): Row => [run, m]));
 
 /** What is simulated, then a sentence for each plan. */
 function sentences(r: SimulationReport): string[] {
@@ -105,7 +105,7 @@ const NOTE =
 
 const WAYS_TITLE = 'Early exit, speculation, compression';
 
-/** What the columns mean, and what the ways rest on. */
+/** What no row shows, what the columns mean, and what the ways rest on. */
 const waysNotes = ({ notes }: SimulationReport, ways: readonly WayRow[]): string[] => [
   ...waysShown(ways).others,
   waysNote(ways),
@@ -120,7 +120,7 @@ export function simulationHtml(simulated: Simulated): Html {
   if (report === null) return paragraphs(leftWords(simulated));
   const last = `${NOTE} This part is of the report's own question: the controls do not change it.`;
   return html`${paragraphs(sentences(report))}
-${htmlTable('Latencies', columnsOf(), rowsOf(report))}
+${htmlTable('Latencies', COLUMNS, rowsOf(report))}
 ${
   report.ways
     ? html`<h3>${WAYS_TITLE}</h3>
@@ -136,26 +136,13 @@ ${paragraphs([...leftWords(simulated), last])}`;
 export function simulationMarkdown(simulated: Simulated): string[] {
   const { report } = simulated;
   const paragraphs = (texts: readonly string[]): string[] => texts.flatMap((t) => [markdownText(t), '']);
-  return [
-    `## ${SIMULATION_TITLE}`,
-    '',
-    ...(report === null
-      ? paragraphs(leftWords(simulated))
-      : [
-          ...paragraphs(sentences(report)),
-          ...markdownTable(columnsOf(), rowsOf(report)),
-          '',
-          ...(report.ways
-            ? [
-                `### ${WAYS_TITLE}`,
-                '',
-                ...paragraphs(waysWords(report.ways)),
-                ...markdownTable(waysColumns(report.ways), waysShown(report.ways).rows),
-                '',
-                ...paragraphs(waysNotes(report, report.ways)),
-              ]
-            : []),
-          ...paragraphs([...leftWords(simulated), NOTE]),
-        ]),
-  ];
+  const lines = [`## ${SIMULATION_TITLE}`, ''];
+  if (report) lines.push(...paragraphs(sentences(report)), ...markdownTable(COLUMNS, rowsOf(report)), '');
+  if (report?.ways)
+    lines.push(
+      ...[`### ${WAYS_TITLE}`, '', ...paragraphs(waysWords(report.ways))],
+      ...[...markdownTable(waysColumns(report.ways), waysShown(report.ways).rows), ''],
+      ...paragraphs(waysNotes(report, report.ways)),
+    );
+  return [...lines, ...paragraphs([...leftWords(simulated), ...(report ? [NOTE] : [])])];
 }

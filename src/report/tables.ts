@@ -1,4 +1,5 @@
 /** Forms of a table beside aligned text (text/text.ts): Markdown, HTML and CSV. */
+import type { FixedPart } from './folder.js';
 import { html, type Html } from './html/html.js';
 import type { Column } from './text/text.js';
 
@@ -24,6 +25,10 @@ export function markdownTable<T>(
   ];
 }
 
+/** Of a cell of figures. */
+export const numberClass = ({ align }: Pick<Column<never>, 'align'>): Html | string =>
+  align === 'right' ? html` class="number"` : '';
+
 /** A table that scrolls by itself; the first cell of a row names it. */
 export function htmlTable<T>(
   label: string,
@@ -37,10 +42,9 @@ export function htmlTable<T>(
     readonly end?: string;
   } = {},
 ): Html {
-  const number = (c: Column<T>): Html | string => (c.align === 'right' ? html` class="number"` : '');
-  const head = spec.map((c) => html`<th scope="col"${number(c)}>${c.title}</th>`);
+  const head = spec.map((c) => html`<th scope="col"${numberClass(c)}>${c.title}</th>`);
   const cell = (c: Column<T>, row: T, i: number): Html =>
-    i === 0 ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${number(c)}>${c.cell(row)}</td>`;
+    i === 0 ? html`<th scope="row">${c.cell(row)}</th>` : html`<td${numberClass(c)}>${c.cell(row)}</td>`;
   const body = rows.map((row) => {
     const cells = spec.map((c, i) => cell(c, row, i));
     return html`<tr${more.row?.(row)}>${cells}</tr>${more.end ?? '\n'}`;
@@ -52,6 +56,21 @@ export function htmlTable<T>(
   const table = html`<table${classes}>${parts}</table>`;
   return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">${table}</div>`;
 }
+
+/** A part of a report that is a paragraph and a table. */
+export const tablePart = <T>(
+  id: string,
+  title: string,
+  text: string,
+  spec: readonly Column<T>[],
+  rows: readonly T[],
+): FixedPart => ({
+  id,
+  title,
+  html: html`<p>${text}</p>
+${htmlTable(title, spec, rows)}`,
+  markdown: [`## ${markdownText(title)}`, '', markdownText(text), '', ...markdownTable(spec, rows), ''].join('\n'),
+});
 
 export type Cell = string | number | boolean | null | undefined;
 

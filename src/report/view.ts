@@ -1,5 +1,6 @@
 /** What a report is drawn from: the answer, and the request that can price and size more shapes for its pictures. */
 import { type Sources, prepare } from '../plan/ask/prepare.js';
+import { best } from '../numbers/best.js';
 import { chosenId } from './text/answer-text.js';
 import { evaluate } from '../plan/evaluate/evaluate.js';
 import { planFleet, readUsers, reportOfReplica, type PlannedFleet } from '../plan/decide/fleet.js';
@@ -95,7 +96,7 @@ export function shownPlan({ report }: View): Plan | null {
   const fitting = report.plans.filter(
     (p) => p.maxBatch.exact >= 1 && !p.marks.some((m) => m.code === 'destroys-generation'),
   );
-  return fitting.reduce<Plan | null>((a, b) => (a && a.maxBatch.exact >= b.maxBatch.exact ? a : b), null);
+  return best(fitting, (p) => p.maxBatch.exact) ?? null;
 }
 
 /** `measured on calibrations/x.json` or `datasheet of NVIDIA H200`: where times come from. */

@@ -94,7 +94,6 @@ async function makeFiles(scenario: Scenario, options: FilesOptions): Promise<Fil
   return reportFiles({
     ...of,
     view: simulated?.view ?? of.view,
-    sources,
     parts: [codecs, paperOf(sources)].filter((part) => part !== null),
     known: await knownStacks(),
     subject: options.file ?? 'flags',

@@ -1,6 +1,7 @@
 /** Fields that families read alike, and what a family is. */
 import { CONVENTIONAL, Config, LIMITS, received } from '../config.js';
-import type { Geometry } from '../geometry.js';
+import { isObject } from '../../io/json.js';
+import { WEIGHT_BYTES, type Geometry } from '../geometry.js';
 import { quantisedWeights } from '../quantised.js';
 
 /** How one class of models writes its config. */
@@ -14,39 +15,33 @@ export interface Family {
   read(c: Config, modelType: string): Geometry;
 }
 
-const TYPE_BITS = { bf16: 16, f16: 16, f32: 32 } as const;
+const TYPES = new Map<unknown, Geometry['weightType']>([
+  ['bfloat16', 'bf16'],
+  ['float16', 'f16'],
+  ['float32', 'f32'],
+]);
 
 /** Element type of the weights, and how they are quantised. @param row inputs of a projection */
-export function weightsOf(
-  c: Config,
-  row: number,
-): { readonly fields: Pick<Geometry, 'weightType' | 'quantised'>; readonly note: string } {
-  const { type, note } = weightType(c);
-  const quantised = quantisedWeights(c, TYPE_BITS[type], row);
-  return { fields: { weightType: type, ...(quantised ? { quantised } : {}) }, note };
-}
-
-function weightType(c: Config): { type: Geometry['weightType']; note: string } {
+export function weightsOf(c: Config, row: number) {
   const value = c.get('dtype') ?? c.get('torch_dtype');
-  if (value === undefined) return { type: 'bf16', note: '; no dtype stated, bf16 assumed' };
-  const types: Readonly<Record<string, Geometry['weightType']>> = { bfloat16: 'bf16', float16: 'f16', float32: 'f32' };
-  const plain = typeof value === 'string' ? value.replace(/^torch\./, '') : '';
-  const type = Object.hasOwn(types, plain) ? types[plain] : undefined;
-  return type
-    ? { type, note: '' }
-    : c.refuse(
-        `torch_dtype must be bfloat16, float16 or float32, ${received(value)}`,
-        'give the config.json of the unquantised model',
-      );
+  const named = typeof value === 'string' ? value.replace(/^torch\./, '') : value;
+  const weightType = value === undefined ? 'bf16' : TYPES.get(named);
+  if (weightType === undefined)
+    return c.refuse(
+      `torch_dtype must be bfloat16, float16 or float32, ${received(value)}`,
+      'give the config.json of the unquantised model',
+    );
+  const quantised = quantisedWeights(c, 8 * WEIGHT_BYTES[weightType], row);
+  return {
+    fields: { weightType, ...(quantised ? { quantised } : {}) },
+    note: value === undefined ? '; no dtype stated, bf16 assumed' : '',
+  };
 }
 
 /** Base of the rotary angles, under the first of the keys, or in rope_parameters. */
 export function ropeTheta(c: Config, keys: readonly string[], fallback = 10_000): number {
   const parameters = c.get('rope_parameters');
-  const nested =
-    typeof parameters === 'object' && parameters !== null
-      ? new Config(parameters, c.name).get('rope_theta')
-      : undefined;
+  const nested = isObject(parameters) ? new Config(parameters, c.name).get('rope_theta') : undefined;
   const value = keys.map((k) => c.get(k)).find((v) => v !== undefined) ?? nested ?? fallback;
   if (typeof value === 'number' && value >= 1 && value <= 1e12) return value;
   return c.refuse(`${keys[0]} must be a number from 1 to 1e12, ${received(value)}`, `correct ${keys[0]}`);

@@ -3,7 +3,7 @@
  */
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { DECODERS, showsLoss, type QualityFigure } from '../../quality/figure.js';
+import { PASSES_OF_DECODERS, showsLoss, type QualityFigure } from '../../quality/figure.js';
 import { byCheckpoint } from '../../quality/checkpoints.js';
 import { scoresWithLoops } from '../../quality/loop-scores.js';
 import { isTable, qualityOf, teacherOf, type QualityQuery } from '../../quality/quality.js';
@@ -147,7 +147,7 @@ function scoreOf({ model }: QualityQuery, f: QualityFigure, contextTokens: numbe
       source,
       contextTokens: f.contextTokens,
       ...(f.contextTokens !== null && f.contextTokens < contextTokens ? { atMost: true } : {}),
-      ...(f.decoder !== null && DECODERS[f.decoder].passesPerToken === 2 ? { twoPasses: true } : {}),
+      ...(f.decoder !== null && PASSES_OF_DECODERS[f.decoder] === 2 ? { twoPasses: true } : {}),
     },
   ];
 }

@@ -10,22 +10,24 @@ import { formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import type { PageData } from '../page-data.js';
 import { sourcesFor } from './sources.js';
 
-export const CONTROLS = [
-  'model',
-  'device',
-  'gpus',
-  'users',
-  'stack',
-  'usdPerHour',
-  'batch',
-  'context',
-  'tpot',
-  'ttft',
-  'min',
-  'retrieval',
-  'keep',
-] as const;
-type ControlName = (typeof CONTROLS)[number];
+/** Settings that the page changes, in its order: what each is called, and a hint. */
+const WORDS = {
+  model: ['Model', 'shape and published quality'],
+  device: ['Device', 'memory and kernels'],
+  users: ['Users', 'served at once, over replicas; empty: one replica'],
+  gpus: ['GPUs', 'that share the model; empty: 1, or the best for the users'],
+  stack: ['Kernels', 'of which server'],
+  usdPerHour: ['Price', '$ for a GPU-hour; empty: none'],
+  batch: ['Batch', 'sequences together on one replica; empty: the plan’s best'],
+  context: ['Context', 'tokens a user: 4096, 64k, 1M'],
+  tpot: ['Longest time a token', 'such as 80ms; empty: any'],
+  ttft: ['Longest first token', 'such as 2s; empty: any'],
+  min: ['Least quality', 'such as gsm8k=0.75, or gsm8k@isocache=0.7'],
+  retrieval: ['Reliable retrieval', 'tokens, such as 32k; empty: any'],
+  keep: ['Scores to keep', 'share of the uncompressed model’s; empty: 0.9'],
+} as const satisfies Partial<Record<keyof Scenario, readonly [label: string, hint: string]>>;
+type ControlName = keyof typeof WORDS;
+const CONTROLS = Object.keys(WORDS) as ControlName[];
 export type ControlValues = Readonly<Record<ControlName, string>>;
 
 export interface Control {
@@ -64,33 +66,15 @@ export function controlsOf(data: PageData, presets: readonly string[]): Control[
     ['attainable', 'what tuned kernels reach'],
   ];
   if (!stacks.some(([stack]) => stack === values.stack)) stacks.unshift([values.stack, values.stack]);
-  const field = (name: ControlName, label: string, hint: string, choices?: Control['choices']): Control => ({
-    name,
-    label,
-    hint,
-    value: values[name],
-    ...(choices ? { choices } : {}),
+  const choices: Partial<Record<ControlName, NonNullable<Control['choices']>>> = {
+    model: models.map((m) => [m, m]),
+    device: sources.spec === null ? [['', own], ...devices] : devices,
+    stack: stacks,
+  };
+  return CONTROLS.map((name) => {
+    const [label, hint] = WORDS[name];
+    return { name, label, hint, value: values[name], ...(choices[name] ? { choices: choices[name] } : {}) };
   });
-  return [
-    field(
-      'model',
-      'Model',
-      'shape and published quality',
-      models.map((m) => [m, m] as const),
-    ),
-    field('device', 'Device', 'memory and kernels', sources.spec === null ? [['', own], ...devices] : devices),
-    field('users', 'Users', 'served at once, over replicas; empty: one replica'),
-    field('gpus', 'GPUs', 'that share the model; empty: 1, or the best for the users'),
-    field('stack', 'Kernels', 'of which server', stacks),
-    field('usdPerHour', 'Price', '$ for a GPU-hour; empty: none'),
-    field('batch', 'Batch', 'sequences together on one replica; empty: the plan’s best'),
-    field('context', 'Context', 'tokens a user: 4096, 64k, 1M'),
-    field('tpot', 'Longest time a token', 'such as 80ms; empty: any'),
-    field('ttft', 'Longest first token', 'such as 2s; empty: any'),
-    field('min', 'Least quality', 'such as gsm8k=0.75, or gsm8k@isocache=0.7'),
-    field('retrieval', 'Reliable retrieval', 'tokens, such as 32k; empty: any'),
-    field('keep', 'Scores to keep', 'share of the uncompressed model’s; empty: 0.9'),
-  ];
 }
 
 /** A question of the controls. */

@@ -12,7 +12,7 @@ import { UserError } from '../../errors.js';
 import { jsonText } from '../../io/json.js';
 import type { Simulated } from '../simulation.js';
 import { decidedBy, ofReplica, viewOf, type View } from '../view.js';
-import { asked, CONTROLS, type ControlValues } from './controls.js';
+import { asked, type ControlValues } from './controls.js';
 import { drawing } from './charts.js';
 import { finder, saveJson, say } from './dom.js';
 import { sectionsOf } from './sections.js';
@@ -37,15 +37,6 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   /** What the page saves. */
   let answered: object | null = null;
 
-  function values(): ControlValues {
-    const content = new FormData(form);
-    const text = (name: string): string => {
-      const value = content.get(name);
-      return typeof value === 'string' ? value : '';
-    };
-    return Object.fromEntries(CONTROLS.map((name) => [name, text(name)])) as ControlValues;
-  }
-
   const status = (message: string, wrong: boolean): void => say(element('status'), message, wrong);
 
   /** Plans the question of the controls. `first`: the file already holds the sections; only pictures are drawn. */
@@ -54,7 +45,8 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
     // What was simulated is of the report's own question.
     let simulated: Simulated | null;
     try {
-      const { scenario, sources, changed } = asked(data, values());
+      const values = Object.fromEntries(new FormData(form)) as ControlValues;
+      const { scenario, sources, changed } = asked(data, values);
       shown = viewOf(scenario, sources, data.validation);
       simulated = changed ? null : (data.simulated ?? null);
       if (simulated) shown = decidedBy(shown, simulated.chosen, simulated.report?.server ?? null);

@@ -2,9 +2,11 @@
  * The parts of a report that change with the question. Written once here, and again in the page whenever a control
  * changes.
  */
+import { group } from 'd3-array';
 import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
+import { figuresText } from '../../quality/contradictions.js';
 import { chosenId, type AnswerLine } from '../text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from '../text/fleet-text.js';
 import {
@@ -16,13 +18,14 @@ import {
   sheetColumns,
   type DecisionRow,
 } from '../decision.js';
-import { FIELDS, LIMIT_WORDS, nothingLeft, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
+import { FIELDS, limitInFull, nothingLeft, qualityColumn, rateLabel, runWords, type Field } from '../plan-rows.js';
 import { shownDecode, timeWords } from '../../plan/words/words.js';
 import { decisionPicture } from '../pictures/index.js';
 import { batchOf, memoryColumns, PARTS } from '../pictures/memory-breakdown.js';
 import { EVIDENCE_WORDS, type Picture, type PictureEvidence } from '../pictures/picture.js';
 import { firstPage, type Simulated } from '../simulation.js';
-import { htmlTable } from '../tables.js';
+import { htmlTable, numberClass } from '../tables.js';
+import { left } from '../text/text.js';
 import { shownPlan, type View } from '../view.js';
 import { html, type Html } from './html.js';
 
@@ -128,7 +131,7 @@ function planSection(view: View): Html {
     [`time a token at batch ${d.batch}`, html`${timeWords(d.secondsPerStep)} ${badge(d.evidence)}`],
     ['tokens per second', rateLabel(d)],
     ['first token of a prompt', html`${first} ${badge(prefill.evidence)}`],
-    ['limited by', LIMIT_WORDS[plan.limitedBy]],
+    ['limited by', limitInFull(plan)],
   ];
   const fact = ([name, value]: (typeof facts)[number]): Html => {
     const key = name === 'largest batch' ? html` data-fact="batch"` : '';
@@ -147,23 +150,15 @@ ${memory}
 ${marks.length === 0 ? '' : html`<ul class="marks">${marks}</ul>`}`;
 }
 
-interface TableColumn {
+interface TableColumn extends Omit<Field, 'cell'> {
   readonly key: string;
   readonly title: string;
-  readonly numeric: boolean;
   readonly cell: (p: Plan) => Html | string;
-  readonly value: Field['value'];
 }
 
 function columnsOf(report: PlanReport): TableColumn[] {
   const each = report.settings.gpus > 1 ? ' a GPU' : '';
-  const column = (key: string, title: string, { align, ...field }: Field): TableColumn => ({
-    key,
-    title,
-    numeric: align === 'right',
-    ...field,
-  });
-  const { title, ...quality } = qualityColumn(report);
+  const column = (key: string, title: string, field: Field): TableColumn => ({ ...field, key, title });
   return [
     column('codec', 'codec', FIELDS.codec),
     column('path', 'path', FIELDS.path),
@@ -177,17 +172,17 @@ function columnsOf(report: PlanReport): TableColumn[] {
     column('rate', 'tok/s', FIELDS.rate),
     { ...column('published', 'tok/s as published', FIELDS.published), cell: (p) => FIELDS.published.cell(p) || '–' },
     ...(report.settings.usdPerHour === null ? [] : [column('usd', '$ per M tokens', FIELDS.usd)]),
-    column('quality', title, quality),
+    { ...qualityColumn(report), key: 'quality' },
     column('kept', 'quality kept', FIELDS.keeps),
     {
-      ...column('limit', 'limited by', FIELDS.limit),
-      cell: (p) => LIMIT_WORDS[p.limitedBy],
+      ...left<Plan>('limited by', limitInFull),
+      key: 'limit',
       value: (p) => p.limitedBy,
     },
     {
       key: 'evidence',
       title: 'evidence',
-      numeric: false,
+      align: 'left',
       cell: (p) => badge(shownDecode(p).evidence),
       value: (p) => shownDecode(p).evidence,
     },
@@ -199,31 +194,29 @@ function tableSection(view: View): Html {
   const { report } = view;
   const columns = columnsOf(report);
   const chosen = chosenId(report);
-  const reasons = new Map<string, string[]>();
-  for (const r of report.removed) reasons.set(r.id, [...(reasons.get(r.id) ?? []), `${r.target}: ${r.reason}`]);
+  const reasons = group(report.removed, (r) => r.id);
   const rows = view.all.map(({ plan, kept }) => {
     const state = plan.id === chosen ? 'recommended' : !kept ? 'removed' : plan.pareto ? 'pareto' : '';
     const mark = { recommended: 'recommended', removed: 'misses a target', pareto: 'Pareto', '': '' }[state];
-    const why = (reasons.get(plan.id) ?? []).join('; ');
+    const why = (reasons.get(plan.id) ?? []).map((r) => `${r.target}: ${r.reason}`).join('; ');
     const shown = mark === '' ? '' : html`<span class="state">${mark}</span>`;
     const classes = `${state}${plan.maxBatch.exact < 1 ? ' empty' : ''}`;
-    const cells = columns.map((c) => {
-      const number = c.numeric ? html` class="number"` : '';
-      return html`<td${number} data-key="${c.key}" data-value="${c.value(plan) ?? ''}">${c.cell(plan)}</td>`;
-    });
+    const cells = columns.map(
+      (c) => html`<td${numberClass(c)} data-key="${c.key}" data-value="${c.value(plan) ?? ''}">${c.cell(plan)}</td>`,
+    );
     const misses = reasons.size === 0 ? '' : html`<td class="why" data-value="${why}">${why}</td>`;
     const names = html`data-id="${plan.id}" data-kind="${plan.codec.kind}" data-state="${state}" class="${classes}"`;
     return html`<tr ${names}><th scope="row" data-value="${state || 'z'}">${shown}</th>${cells}${misses}</tr>
 `;
   });
-  const head = (title: string, numeric: boolean): Html => {
-    const button = html`<button type="button" data-numeric="${numeric ? 'yes' : 'no'}">${title}</button>`;
-    return html`<th scope="col"${numeric ? html` class="number"` : ''} aria-sort="none">${button}</th>`;
+  const head = (c: Pick<TableColumn, 'title' | 'align'>): Html => {
+    const button = html`<button type="button" data-numeric="${c.align === 'right' ? 'yes' : 'no'}">${c.title}</button>`;
+    return html`<th scope="col"${numberClass(c)} aria-sort="none">${button}</th>`;
   };
   const heads = [
-    head('state', false),
-    ...columns.map((c) => head(c.title, c.numeric)),
-    ...(reasons.size === 0 ? [] : [head('misses', false)]),
+    head({ title: 'state', align: 'left' }),
+    ...columns.map(head),
+    ...(reasons.size === 0 ? [] : [head({ title: 'misses', align: 'left' })]),
   ];
   const caption = [
     `${report.plans.length} of ${view.all.length} combinations answer the question.`,
@@ -239,10 +232,9 @@ function tableSection(view: View): Html {
 function notesSection({ report }: View): Html {
   const details = (title: string, items: readonly Html[]): Html | string =>
     items.length === 0 ? '' : html`<details><summary>${title} (${items.length})</summary><ul>${items}</ul></details>`;
-  const contradictions = report.contradictions.map((c) => {
-    const figures = c.figures.map((f) => `${f.value} (${f.source})`).join(', ');
-    return html`<li><strong>${c.subject}</strong>: ${figures}. ${c.explanation}</li>`;
-  });
+  const contradictions = report.contradictions.map(
+    (c) => html`<li><strong>${c.subject}</strong>: ${figuresText(c, ', ')}. ${c.explanation}</li>`,
+  );
   return html`<ul>${report.warnings.map(({ message: note }) => html`<li>${note}</li>`)}</ul>
 ${details('Where the published figures contradict each other', contradictions)}
 ${details(
@@ -251,30 +243,21 @@ ${details(
 )}`;
 }
 
-const EVIDENCE_TITLES: Readonly<Record<PictureEvidence, string>> = {
-  exact: 'exact',
-  published: 'published',
+/** Evidence whose badge says more than its name. */
+const EVIDENCE_TITLES: Readonly<Partial<Record<PictureEvidence, string>>> = {
   'measured-here': 'measured here',
-  measured: 'measured',
-  interpolated: 'interpolated',
-  extrapolated: 'extrapolated',
-  attainable: 'attainable',
   roofline: 'roofline estimate',
 };
 
 /** Pictures with their words; the page draws into the canvases. */
-export function figuresSection(pictures: readonly Picture[]): Html {
-  const words = (p: Picture): Html => {
-    const source = html`<span class="source">Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${p.source}.</span>`;
-    return html`<figcaption><span class="words">${p.summary}</span> ${source}</figcaption>`;
-  };
-  return html`${pictures.map(
+export const figuresSection = (pictures: readonly Picture[]): Html =>
+  html`${pictures.map(
     (p) => html`<figure id="figure-${p.id}" class="${p.evidence}">
-<h3>${p.title} <span class="evidence ${p.evidence}">${EVIDENCE_TITLES[p.evidence]}</span></h3>
+<h3>${p.title} <span class="evidence ${p.evidence}">${EVIDENCE_TITLES[p.evidence] ?? p.evidence}</span></h3>
 <p class="units">${p.subtitle}</p>
 <div class="chart"><canvas role="img" aria-label="${p.title}. ${p.summary}"></canvas></div>
-${words(p)}
+<figcaption><span class="words">${p.summary}</span> \
+<span class="source">Evidence: ${EVIDENCE_WORDS[p.evidence]}. Source: ${p.source}.</span></figcaption>
 </figure>
 `,
   )}`;
-}

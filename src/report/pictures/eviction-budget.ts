@@ -1,4 +1,5 @@
 /** Eviction: how many tokens stay, against a sequence's cache and the batch that fits. Two pictures, one axis each. */
+import { groups as groupBy } from 'd3-array';
 import { pathSpec } from '../../codecs/paths.js';
 import { codecSpec, isUncompressed } from '../../codecs/registry.js';
 import { allocatedTokens, type Eviction } from '../../eviction/policy.js';
@@ -10,24 +11,30 @@ import { type Evaluated, type View, shownPlan } from '../view.js';
 import { endLabels, notes } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { byteScale, countScale, powersOfTwo, spread, tokenScale } from './scales.js';
-import { colourOf, markOf } from './theme.js';
+import { colourOf, lineStyle, markOf } from './theme.js';
 
 const SMALLEST_BUDGET = 128;
 const MOST_LINES = 5;
 
-export interface BudgetLine {
+interface BudgetPoint {
+  readonly budget: number;
+  readonly bytes: number;
+  readonly batch: number;
+}
+
+interface BudgetLine {
   readonly uncompressed: boolean;
   readonly label: string;
-  readonly points: readonly { readonly budget: number; readonly bytes: number; readonly batch: number }[];
+  readonly points: readonly BudgetPoint[];
 }
 
 /** One line a codec: the full cache, the plan that is shown, and the ends of the ratios. */
 function rowsOf(view: View): Evaluated[] {
-  const seen = new Set<string>();
-  const distinct = view.all.filter(
-    (e) => !pathSpec(e.plan.path).restores && !seen.has(e.plan.codec.label) && seen.add(e.plan.codec.label),
-  );
-  const ordered = [...distinct].sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
+  const byRatio = (a: Evaluated, b: Evaluated): number => a.plan.codec.ratio - b.plan.codec.ratio;
+  const plain = view.all.filter((e) => !pathSpec(e.plan.path).restores);
+  const ordered = groupBy(plain, (e) => e.plan.codec.label)
+    .map(([, [first]]) => first!)
+    .sort(byRatio);
   const shown = shownPlan(view)?.codec.label;
   const latent = ordered.filter((e) => codecSpec(e.plan.codec).latentFor === 'one-head');
   const pick = present([
@@ -38,7 +45,7 @@ function rowsOf(view: View): Evaluated[] {
     latent.at(-1),
     latent.length === 0 && ordered.at(-1),
   ]);
-  return [...new Set(pick)].slice(0, MOST_LINES).sort((a, b) => a.plan.codec.ratio - b.plan.codec.ratio);
+  return [...new Set(pick)].slice(0, MOST_LINES).sort(byRatio);
 }
 
 /** Budgets are those of a policy without state of its own: StreamingLLM's; H2O keeps one token and its masses more. */
@@ -68,25 +75,40 @@ export function evictionPictures(view: View): Picture[] {
   if (budgets.length < 2) return [];
   const { report } = view;
   const range = { min: budgets[0] as number, max: budgets.at(-1) as number };
-  const atSmallest = (text: (p: BudgetLine['points'][number]) => string): string =>
-    lines.map((l) => `${l.label} ${text(l.points[0] as BudgetLine['points'][number])}`).join(', ');
-  const drawn = (
-    id: string,
-    title: string,
-    summary: string,
-    value: (p: BudgetLine['points'][number]) => number,
-    label: (v: number) => string,
-    yTitle: string,
-    scale: typeof byteScale,
-  ): Picture =>
+  const atSmallest = (text: (p: BudgetPoint) => string): string =>
+    lines.map((l) => `${l.label} ${text(l.points[0] as BudgetPoint)}`).join(', ');
+  const drawn = [
+    {
+      id: 'eviction-memory',
+      title: 'Eviction budget against cache memory',
+      summary:
+        `With ${formatTokens(range.min)} tokens a sequence's cache takes: ` +
+        `${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without ` +
+        'eviction only.',
+      value: (p: BudgetPoint) => p.bytes,
+      label: formatBytes,
+      yTitle: 'cache of one sequence, bytes',
+      scale: byteScale,
+    },
+    {
+      id: 'eviction-batch',
+      title: 'Eviction budget against batch',
+      summary:
+        `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. ` +
+        'Below that, weights and workspace limit.',
+      value: (p: BudgetPoint) => p.batch,
+      label: formatCount,
+      yTitle: 'sequences that fit (log scale)',
+      scale: countScale,
+    },
+  ];
+  return drawn.map(({ value, label, yTitle, scale, ...words }) =>
     picture({
-      id,
-      title,
+      ...words,
       subtitle:
         `${report.model.name} on ${report.device.name}, sequences of ${formatTokens(report.contextTokens)} tokens ` +
         'of which the budget stays in the cache',
       source: 'memory model of lla-sim; a policy without state of its own (H2O keeps one token and its masses more)',
-      summary,
       evidence: 'exact',
       right: 86,
       draw: (theme) => {
@@ -102,10 +124,7 @@ export function evictionPictures(view: View): Picture[] {
           data: {
             datasets: shown.map((l, i) => ({
               ...l,
-              borderColor: colour(i),
-              backgroundColor: colour(i),
-              pointBackgroundColor: colour(i),
-              borderWidth: 2.2,
+              ...lineStyle(colour(i), 2.2),
               pointRadius: 4.5,
               pointStyle: markOf(i),
             })),
@@ -117,9 +136,7 @@ export function evictionPictures(view: View): Picture[] {
           plugins: [
             notes(
               theme,
-              shown.flatMap((l) =>
-                l.data.slice(0, 1).map((p) => ({ x: p.x, y: p.y, text: label(p.y), side: 'right' as const })),
-              ),
+              shown.flatMap((l) => l.data.slice(0, 1).map((p) => ({ ...p, text: label(p.y) }))),
             ),
             endLabels(
               theme,
@@ -128,28 +145,6 @@ export function evictionPictures(view: View): Picture[] {
           ],
         };
       },
-    });
-  return [
-    drawn(
-      'eviction-memory',
-      'Eviction budget against cache memory',
-      `With ${formatTokens(range.min)} tokens a sequence's cache takes: ` +
-        `${atSmallest((p) => formatBytes(p.bytes))}. Eviction and codec multiply; published quality holds without ` +
-        'eviction only.',
-      (p) => p.bytes,
-      formatBytes,
-      'cache of one sequence, bytes',
-      byteScale,
-    ),
-    drawn(
-      'eviction-batch',
-      'Eviction budget against batch',
-      `With ${formatTokens(range.min)} tokens the memory holds: ${atSmallest((p) => `${p.batch} sequences`)}. ` +
-        'Below that, weights and workspace limit.',
-      (p) => p.batch,
-      formatCount,
-      'sequences that fit (log scale)',
-      countScale,
-    ),
-  ];
+    }),
+  );
 }

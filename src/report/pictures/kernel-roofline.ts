@@ -12,18 +12,18 @@ import { formatCount, formatNumber } from '../../numbers/units.js';
 import type { View } from '../view.js';
 import { picture, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
-import { colourOf, faded, lineStyle, markStyle } from './theme.js';
+import { colourOf, faded, lineStyle, markStyle, type Point } from './theme.js';
 
 type Measured = NonNullable<View['sources']['calibration']>;
 
-export interface KernelPoints {
+interface KernelPoints {
   readonly kernel: string;
   /** The kernel's source has changed since: planning does not use these times. */
   readonly stale: boolean;
   /** Operations a byte, and operations a second. */
-  readonly points: readonly { readonly x: number; readonly y: number }[];
+  readonly points: readonly Point[];
   /** The same calls at the rate of tuned kernels; none where it is not known, or where a neighbour does the call. */
-  readonly tuned: readonly { readonly x: number; readonly y: number }[];
+  readonly tuned: readonly Point[];
   /** Median share of the attainable rate; null without one. */
   readonly attainableShare: number | null;
 }

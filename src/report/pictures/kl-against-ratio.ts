@@ -1,5 +1,6 @@
 /** What compression costs on the measured model: KL against ratio, a line a codec and path. */
 import type { ChartDataset } from 'chart.js';
+import { groups as groupBy } from 'd3-array';
 import { isUncompressed } from '../../codecs/registry.js';
 import { klNumber, type Fidelity, type MeasuredRow } from '../../plan/evaluate/fidelity.js';
 import { formatNumber } from '../../numbers/units.js';
@@ -7,30 +8,21 @@ import { whiskers } from './marks.js';
 import { plainRows, sourceOf } from './measured-rows.js';
 import { picture, type Picture } from './picture.js';
 import { logScale, numberScale, spread } from './scales.js';
-import { bandOf, colourOf, markOf, type Theme } from './theme.js';
+import { bandOf, colourOf, seriesStyle, type BandLine, type Theme } from './theme.js';
 
-interface Line {
-  readonly label: string;
-  readonly points: readonly { readonly x: number; readonly y: number; readonly low: number; readonly high: number }[];
-}
+type Line = Pick<BandLine, 'label' | 'points'>;
 
 /** Paths whose KL differs by no more than this are one line. */
 const ALIKE = 0.02;
 
 export function klLines(f: Fidelity): Line[] {
-  const lines = new Map<string, { kind: string; paths: string[]; rows: MeasuredRow[] }>();
-  for (const row of plainRows(f)) {
-    if (isUncompressed(row.codec) || !row.kl) continue;
-    const key = `${row.codec.kind} ${row.path}`;
-    const line = lines.get(key) ?? { kind: row.codec.kind, paths: [row.path], rows: [] };
-    line.rows.push(row);
-    lines.set(key, line);
-  }
+  const measured = plainRows(f).filter((row) => !isUncompressed(row.codec) && row.kl);
   const merged: { kind: string; paths: string[]; rows: MeasuredRow[] }[] = [];
-  for (const line of lines.values()) {
-    const twin = merged.find((m) => m.kind === line.kind && alike(m.rows, line.rows));
-    if (twin) twin.paths.push(...line.paths);
-    else merged.push(line);
+  for (const [, rows] of groupBy(measured, (row) => `${row.codec.kind} ${row.path}`)) {
+    const [{ codec, path }] = rows as [MeasuredRow];
+    const twin = merged.find((m) => m.kind === codec.kind && alike(m.rows, rows));
+    if (twin) twin.paths.push(path);
+    else merged.push({ kind: codec.kind, paths: [path], rows });
   }
   const severalPaths = (kind: string): boolean =>
     merged.filter((m) => m.kind === kind).reduce((n, m) => n + m.paths.length, 0) > 1;
@@ -100,18 +92,7 @@ function thinned(ratios: readonly number[]): number[] {
   return kept;
 }
 
-function datasets(theme: Theme, { label, points }: Line, i: number): ChartDataset[] {
-  const colour = colourOf(theme, i);
-  return [
-    ...(points.length > 1 ? bandOf(points, colour) : []),
-    {
-      label,
-      data: points.map(({ x, y }) => ({ x, y })),
-      borderColor: colour,
-      backgroundColor: colour,
-      borderWidth: 2.5,
-      pointStyle: markOf(i),
-      pointRadius: 6,
-    },
-  ];
-}
+const datasets = (theme: Theme, { label, points }: Line, i: number): ChartDataset[] => [
+  ...(points.length > 1 ? bandOf(points, colourOf(theme, i)) : []),
+  { label, data: points.map(({ x, y }) => ({ x, y })), ...seriesStyle(theme, i), pointRadius: 6 },
+];

@@ -9,8 +9,8 @@ export interface Note {
   readonly x: number;
   readonly y: number;
   readonly text: string;
-  /** Where the words stand, seen from the point. */
-  readonly side?: 'right' | 'left' | 'above';
+  /** The words stand above the point, not on its right. */
+  readonly above?: boolean;
   readonly dot?: boolean;
 }
 
@@ -57,28 +57,21 @@ export function notes(theme: Theme, list: readonly Note[]): Plugin {
     const size = useFont(ctx, theme);
     for (const note of list) {
       const at = { x: pixelOf(chart, 'x', note.x), y: pixelOf(chart, 'y', note.y) };
-      if (note.dot === true) ring(ctx, at, theme);
+      if (note.dot) ring(ctx, at, theme);
       const width = ctx.measureText(note.text).width;
-      const spots: { x: number; y: number }[] = [
-        ...(note.side === 'above'
-          ? [{ x: at.x - width / 2, y: at.y - 16 }]
-          : note.side === 'left'
-            ? [{ x: at.x - width - 9, y: at.y }]
-            : [{ x: at.x + 9, y: at.y }]),
-        { x: at.x + 9, y: at.y - 12 },
-        { x: at.x + 9, y: at.y + 12 },
-        { x: at.x - width - 9, y: at.y - 12 },
-        { x: at.x - width - 9, y: at.y + 12 },
-        { x: at.x - width / 2, y: at.y + 18 },
-        { x: at.x - width / 2, y: at.y - 18 },
+      const [right, left, middle] = [9, -width - 9, -width / 2];
+      const spots: readonly (readonly [dx: number, dy: number])[] = [
+        note.above ? [middle, -16] : [right, 0],
+        [right, -12],
+        [right, 12],
+        [left, -12],
+        [left, 12],
+        [middle, 18],
+        [middle, -18],
       ];
-      for (const spot of spots) {
-        const box = {
-          left: spot.x - 2,
-          right: spot.x + width + 2,
-          top: spot.y - size / 2 - 2,
-          bottom: spot.y + size / 2 + 2,
-        };
+      for (const [dx, dy] of spots) {
+        const [x, y] = [at.x + dx, at.y + dy];
+        const box = { left: x - 2, right: x + width + 2, top: y - size / 2 - 2, bottom: y + size / 2 + 2 };
         if (
           box.left < chartArea.left ||
           box.right > chart.width - 1 ||
@@ -91,7 +84,7 @@ export function notes(theme: Theme, list: readonly Note[]): Plugin {
         ctx.fillStyle = `${theme.paper}cc`;
         ctx.fillRect(box.left, box.top, box.right - box.left, box.bottom - box.top);
         ctx.fillStyle = theme.ink;
-        ctx.fillText(note.text, spot.x, spot.y);
+        ctx.fillText(note.text, x, y);
         break;
       }
     }

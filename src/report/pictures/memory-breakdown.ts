@@ -3,6 +3,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import type { Plan } from '../../plan/types.js';
 import { present } from '../../present.js';
 import { planName } from '../../plan/words/words.js';
+import { sum } from '../../numbers/statistics.js';
 import { counted, formatDecimalBytes, formatTokens } from '../../numbers/units.js';
 import { decisionRows, FAILS } from '../decision.js';
 import { left, right, type Column } from '../text/text.js';
@@ -10,16 +11,21 @@ import { shownPlan, type View } from '../view.js';
 import { picture, type Picture } from './picture.js';
 import { axis, colourOf, type Theme } from './theme.js';
 
-export const PARTS = [
-  'weights',
-  'codec parameters',
-  'caches',
-  'in flight and eviction state',
-  'workspace',
-  'reserve',
-  'free',
-] as const;
-export type Part = (typeof PARTS)[number];
+/** Parts in their order, each with the number of its colour; what is free is as pale as a grid. */
+const COLOURS = {
+  weights: 6,
+  'codec parameters': 4,
+  caches: 0,
+  'in flight and eviction state': 2,
+  workspace: 3,
+  reserve: 5,
+  free: null,
+} as const;
+export type Part = keyof typeof COLOURS;
+export const PARTS = Object.keys(COLOURS) as Part[];
+
+const colourIn = (theme: Theme, part: Part): string =>
+  COLOURS[part] === null ? theme.grid : colourOf(theme, COLOURS[part]);
 
 const MOST_ROWS = 5;
 
@@ -38,8 +44,7 @@ export function memoryParts(plan: Plan, vramBytes: number, batch = batchOf(plan)
     workspace: m.workspaceBytes + (batch - batchOf(plan)) * m.workspaceBytesPerSequence,
     reserve: m.reservedBytes,
   };
-  const used = Object.values(parts).reduce((a, b) => a + b, 0);
-  return { ...parts, free: Math.max(0, vramBytes - used) };
+  return { ...parts, free: Math.max(0, vramBytes - sum(Object.values(parts))) };
 }
 
 /** Sequences that `memory` is counted for: those decoded; one where none fits. */
@@ -68,16 +73,6 @@ function breakdownRows(view: View): Plan[] {
   return named.filter((p, i) => named.findIndex((q) => q.id === p.id) === i).slice(0, MOST_ROWS);
 }
 
-const colours = (theme: Theme): Record<Part, string> => ({
-  weights: colourOf(theme, 6),
-  'codec parameters': colourOf(theme, 4),
-  caches: colourOf(theme, 0),
-  'in flight and eviction state': colourOf(theme, 2),
-  workspace: colourOf(theme, 3),
-  reserve: colourOf(theme, 5),
-  free: theme.grid,
-});
-
 export function memoryBreakdown(view: View): Picture | null {
   const rows = breakdownRows(view);
   const first = rows[0];
@@ -85,7 +80,7 @@ export function memoryBreakdown(view: View): Picture | null {
   const { report } = view;
   const vram = report.device.vramBytes;
   const parts = rows.map((p) => memoryParts(p, vram));
-  const used = parts.map((p) => Object.values(p).reduce((a, b) => a + b, 0) - p.free);
+  const used = parts.map((p) => sum(Object.values(p)) - p.free);
   const labels = rows.map((p) => [
     planName(p),
     p.maxBatch.exact < 1 ? 'does not fit' : `${batchOf(p)} of at most ${p.maxBatch.exact} sequences`,
@@ -108,7 +103,6 @@ export function memoryBreakdown(view: View): Picture | null {
         )
         .join('; ') + '.',
     draw: (theme) => {
-      const colour = colours(theme);
       const x = axis(theme, 'memory, GB');
       const y = axis(theme, '');
       return {
@@ -118,7 +112,7 @@ export function memoryBreakdown(view: View): Picture | null {
           datasets: PARTS.filter((part) => parts.some((p) => p[part] > 0)).map((part) => ({
             label: part,
             data: parts.map((p) => p[part] / 1e9),
-            backgroundColor: colour[part],
+            backgroundColor: colourIn(theme, part),
             borderColor: theme.paper,
             borderWidth: 1,
             maxBarThickness: 34,

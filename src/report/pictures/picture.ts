@@ -30,21 +30,25 @@ interface Drawn {
   readonly plugins?: readonly Plugin[];
 }
 
-/** @param right pixels kept free on the right, for words beside the last points */
-export const picture = ({
-  draw,
-  right,
-  ...words
-}: Omit<Picture, 'chart'> & { readonly draw: (theme: Theme) => Drawn; readonly right?: number }): Picture => ({
+/** What a picture is made of. */
+interface Made extends Omit<Picture, 'chart'> {
+  readonly draw: (theme: Theme) => Drawn;
+  /** Pixels kept free on the right, for words beside the last points. */
+  readonly right?: number;
+  /** Where those of its evidence do not say it. */
+  readonly evidenceWords?: string;
+}
+
+export const picture = ({ draw, right, evidenceWords, ...words }: Made): Picture => ({
   ...words,
   chart: (theme) => {
-    const shown = { ...words, evidence: EVIDENCE_WORDS[words.evidence] };
     const { type, data, scales, options, plugins = [] } = draw(theme);
+    const evidence = evidenceWords ?? EVIDENCE_WORDS[words.evidence];
     return {
       type,
       data,
-      options: { ...common(theme, shown, right), ...options, scales },
-      plugins: [frame(theme, shown), ...plugins],
+      options: { ...common(theme, words, right), ...options, scales },
+      plugins: [frame(theme, { evidence, source: words.source }), ...plugins],
     } as ChartConfiguration;
   },
 });

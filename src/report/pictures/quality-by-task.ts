@@ -1,5 +1,6 @@
 /** What the plans of a decision keep of the uncompressed model's scores, task by task. */
 import type { Plugin } from 'chart.js';
+import { best } from '../../numbers/best.js';
 import { lossTable, type LossTable } from '../decision.js';
 import { shareText } from '../text/text.js';
 import type { View } from '../view.js';
@@ -20,7 +21,7 @@ export function qualityByTask(view: View): Picture | null {
   const evidence = here ? 'measured-here' : 'published';
   const worst = table.plans.map((plan, i) => {
     const scores = table.rows.flatMap((r) => r.scores[i] ?? []);
-    const lowest = scores.reduce((a, b) => (a.share <= b.share ? a : b));
+    const lowest = best(scores, (s) => -s.share)!;
     return `${plan}: ${lowest.metric} ${shareText(lowest.share)}`;
   });
   return picture({

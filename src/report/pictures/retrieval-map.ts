@@ -3,6 +3,7 @@ import type { Plugin } from 'chart.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { ratioLabel } from '../../codecs/ranks.js';
 import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
+import { sum } from '../../numbers/statistics.js';
 import { formatTokens } from '../../numbers/units.js';
 import { nameOf, rowsByCodec, sourceOf } from './measured-rows.js';
 import { layer, pixelOf } from './marks.js';
@@ -12,42 +13,24 @@ import { axis, type Theme } from './theme.js';
 /** Wider maps have no room for the words of a column. */
 const MOST_COLUMNS = 16;
 
-interface Map {
-  readonly rows: readonly MeasuredRow[];
-  readonly contexts: readonly number[];
-  /** Share that is found; null where nothing was asked. */
-  readonly score: (row: MeasuredRow, contextTokens: number) => number | null;
-  /** Passkeys of a cell. */
-  readonly count: number;
-}
-
-function mapOf(f: Fidelity): Map | null {
+export function retrievalMap(f: Fidelity): Picture | null {
   const rows = rowsByCodec(f)
     .filter(({ retrieval }) => retrieval.length > 0)
     .slice(0, MOST_COLUMNS);
-  const cells = rows.flatMap(({ retrieval }) => retrieval);
-  if (cells.length === 0) return null;
-  return {
-    rows,
-    contexts: [...new Set(cells.map((c) => c.contextTokens))].sort((a, b) => b - a),
-    score: (row, contextTokens) => row.retrieval.find((c) => c.contextTokens === contextTokens)?.score ?? null,
-    count: Math.max(...cells.map(({ depths }) => depths.reduce((n, d) => n + d.count, 0))),
-  };
-}
-
-export function retrievalMap(f: Fidelity): Picture | null {
-  const map = mapOf(f);
-  if (!map) return null;
-  const labels = map.rows.map((row) =>
+  if (rows.length === 0) return null;
+  const measured = rows.flatMap(({ retrieval }) => retrieval);
+  const contexts = [...new Set(measured.map((c) => c.contextTokens))].sort((a, b) => b - a);
+  const count = Math.max(...measured.map(({ depths }) => sum(depths.map((d) => d.count))));
+  const labels = rows.map((row) =>
     isUncompressed(row.codec) ? [row.codec.kind] : [row.codec.kind, `${ratioLabel(row.ratio)}×`],
   );
   return picture({
     id: 'retrieval-by-context',
     title: 'How far back is a passkey found?',
-    subtitle: `${f.model.name}, f16; share of ${map.count} passkeys a cell, over all depths`,
+    subtitle: `${f.model.name}, f16; share of ${count} passkeys a cell, over all depths`,
     source: sourceOf(f),
     evidence: 'measured-here',
-    summary: map.rows
+    summary: rows
       .map(
         (row) =>
           `${nameOf(row)}: ` +
@@ -63,7 +46,7 @@ export function retrievalMap(f: Fidelity): Picture | null {
       return {
         type: 'line',
         // The cells are drawn below: a series of nothing carries the labels.
-        data: { labels: map.rows.map((_, i) => i), datasets: [{ label: '', data: [] }] },
+        data: { labels: rows.map((_, i) => i), datasets: [{ label: '', data: [] }] },
         scales: {
           x: {
             ...x,
@@ -75,13 +58,13 @@ export function retrievalMap(f: Fidelity): Picture | null {
           y: {
             ...y,
             type: 'category',
-            labels: map.contexts.map((c) => formatTokens(c)),
+            labels: contexts.map(formatTokens),
             offset: true,
             grid,
             ticks: { ...y.ticks, color: theme.ink },
           },
         },
-        plugins: [cells(theme, map)],
+        plugins: [cells(theme, rows, contexts)],
       };
     },
   });
@@ -93,17 +76,16 @@ const ALL = [0, 88, 143] as const;
 const mixed = (share: number): string =>
   `rgb(${NONE.map((from, i) => Math.round(from + share * ((ALL[i] as number) - from))).join(', ')})`;
 
-function cells(theme: Theme, map: Map): Plugin {
+function cells(theme: Theme, rows: readonly MeasuredRow[], contexts: readonly number[]): Plugin {
   return layer('cells', 'beforeDatasetsDraw', (ctx, chart) => {
-    const width = chart.chartArea.width / map.rows.length;
-    const height = chart.chartArea.height / map.contexts.length;
+    const width = chart.chartArea.width / rows.length;
+    const height = chart.chartArea.height / contexts.length;
     ctx.textAlign = 'center';
     ctx.textBaseline = 'middle';
     ctx.font = `${theme.embedded ? 12 : 15}px ${theme.font}`;
-    map.rows.forEach((row, i) =>
-      map.contexts.forEach((context, j) => {
-        const score = map.score(row, context);
-        if (score === null) return;
+    rows.forEach((row, i) =>
+      row.retrieval.forEach(({ contextTokens, score }) => {
+        const j = contexts.indexOf(contextTokens);
         const [cx, cy] = [pixelOf(chart, 'x', i), pixelOf(chart, 'y', j)];
         ctx.fillStyle = mixed(score);
         ctx.fillRect(cx - width / 2 + 1, cy - height / 2 + 1, width - 2, height - 2);

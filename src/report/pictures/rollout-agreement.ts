@@ -2,7 +2,7 @@
 import type { Fidelity, MeasuredRow } from '../../plan/evaluate/fidelity.js';
 import { nameOf, rowsByCodec, sourceOf } from './measured-rows.js';
 import { picture, type Picture } from './picture.js';
-import { axis, colourOf, markOf } from './theme.js';
+import { axis, seriesStyle } from './theme.js';
 
 /** More lines than colours cannot be told apart. */
 const MOST_LINES = 7;
@@ -13,10 +13,10 @@ function drawn(f: Fidelity): MeasuredRow[] {
   const count = (kind: string): number => rows.filter(({ codec }) => codec.kind === kind).length;
   const follows = (row: MeasuredRow): number => row.agreedTokens?.estimate ?? 0;
   const sorted = [...rows].sort((a, b) => count(b.codec.kind) - count(a.codec.kind) || follows(b) - follows(a));
-  const lead = sorted[0]?.codec.kind;
-  const own = sorted.filter(({ codec }) => codec.kind === lead);
-  const others = sorted.filter(({ codec }) => codec.kind !== lead).sort((a, b) => follows(b) - follows(a));
-  return [...own.sort((a, b) => a.ratio - b.ratio), ...others].slice(0, MOST_LINES);
+  const isLead = ({ codec }: MeasuredRow): boolean => codec.kind === sorted[0]?.codec.kind;
+  const own = sorted.filter(isLead).sort((a, b) => a.ratio - b.ratio);
+  const others = sorted.filter((row) => !isLead(row)).sort((a, b) => follows(b) - follows(a));
+  return [...own, ...others].slice(0, MOST_LINES);
 }
 
 export function rolloutAgreement(f: Fidelity): Picture | null {
@@ -44,11 +44,8 @@ export function rolloutAgreement(f: Fidelity): Picture | null {
               x: tokens,
               y: (100 * row.rollouts.filter((agreed) => agreed >= tokens).length) / row.rollouts.length,
             })),
-            borderColor: colourOf(theme, i),
-            backgroundColor: colourOf(theme, i),
-            borderWidth: 2.5,
+            ...seriesStyle(theme, i),
             stepped: 'before' as const,
-            pointStyle: markOf(i),
             // Lines that coincide show by their marks.
             pointRadius: ({ dataIndex }: { dataIndex: number }) => (dataIndex % rows.length === i ? 6 : 0),
           })),

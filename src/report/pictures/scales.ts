@@ -20,7 +20,7 @@ export function powersOfTwo(min: number, max: number, most = MOST_TICKS): number
 }
 
 /** 1, 2, 5, 10, … from `min` to `max`; whole decades where there would be too many. */
-export function decades(min: number, max: number, most = MOST_TICKS): number[] {
+export function decades(min: number, max: number): number[] {
   const low = Math.floor(Math.log10(min));
   const high = Math.ceil(Math.log10(max));
   const all = (steps: readonly number[], every: number): number[] => {
@@ -30,21 +30,20 @@ export function decades(min: number, max: number, most = MOST_TICKS): number[] {
   };
   for (const steps of [[1, 2, 5], [1, 3], [1]]) {
     const ticks = all(steps, 1);
-    if (ticks.length <= most) return ticks;
+    if (ticks.length <= MOST_TICKS) return ticks;
   }
-  return all([1], Math.ceil((high - low + 1) / most));
+  return all([1], Math.ceil((high - low + 1) / MOST_TICKS));
 }
 
+interface Range {
+  readonly min: number;
+  readonly max: number;
+}
 type Ticks = (min: number, max: number) => number[];
+type Label = (value: number) => string;
 
 /** A logarithmic scale from `min` to `max`. */
-export function logScale(
-  theme: Theme,
-  title: string,
-  range: { min: number; max: number },
-  ticks: Ticks,
-  label: (value: number) => string,
-): object {
+export function logScale(theme: Theme, title: string, range: Range, ticks: Ticks, label: Label): object {
   const base = axis(theme, title);
   return {
     ...base,
@@ -58,17 +57,15 @@ export function logScale(
   };
 }
 
-export const tokenScale = (theme: Theme, title: string, range: { min: number; max: number }): object =>
-  logScale(theme, title, range, powersOfTwo, formatTokens);
-export const byteScale = (theme: Theme, title: string, range: { min: number; max: number }): object =>
-  logScale(theme, title, range, powersOfTwo, formatBytes);
-export const countScale = (theme: Theme, title: string, range: { min: number; max: number }): object =>
-  logScale(theme, title, range, decades, formatCount);
-export const numberScale = (theme: Theme, title: string, range: { min: number; max: number }): object =>
-  logScale(theme, title, range, decades, formatNumber);
+const scaleOf = (ticks: Ticks, label: Label) => (theme: Theme, title: string, range: Range) =>
+  logScale(theme, title, range, ticks, label);
+export const tokenScale = scaleOf(powersOfTwo, formatTokens);
+export const byteScale = scaleOf(powersOfTwo, formatBytes);
+export const countScale = scaleOf(decades, formatCount);
+export const numberScale = scaleOf(decades, formatNumber);
 
 /** The range of positive values, widened by a share of its logarithm so that marks do not sit on the frame. */
-export function spread(values: readonly number[], margin = 1.15): { min: number; max: number } {
+export function spread(values: readonly number[], margin = 1.15): Range {
   const positive = values.filter((v) => v > 0 && Number.isFinite(v));
   if (positive.length === 0) return { min: 1, max: 10 };
   return { min: Math.min(...positive) / margin, max: Math.max(...positive) * margin };

@@ -32,13 +32,12 @@ export const LIGHT: Theme = {
   embedded: false,
 };
 export const DARK: Theme = {
+  ...LIGHT,
   ink: '#e8eaed',
   muted: '#a8b0b9',
   grid: '#363c44',
   paper: '#16191d',
   series: OKABE_ITO_ON_DARK,
-  font: 'sans-serif',
-  embedded: false,
 };
 
 const MARKS: readonly PointStyle[] = ['circle', 'triangle', 'rect', 'rectRot', 'crossRot', 'star', 'rectRounded'];
@@ -51,6 +50,14 @@ export const faded = (colour: string, opacity: number): string =>
   `${colour}${Math.round(opacity * 255)
     .toString(16)
     .padStart(2, '0')}`;
+
+/** A line with the marks of its series. */
+export const seriesStyle = (theme: Theme, index: number) => ({
+  borderColor: colourOf(theme, index),
+  backgroundColor: colourOf(theme, index),
+  borderWidth: 2.5,
+  pointStyle: markOf(index),
+});
 
 /** A line without marks. */
 export const lineStyle = (colour: string, borderWidth = 2) => ({
@@ -79,17 +86,7 @@ export const markStyle = (
 });
 
 /** How the line and the mark of an evidence look: what was not measured is dashed and hollow. */
-export function evidenceStyle(
-  evidence: Evidence,
-  colour: string,
-  paper: string,
-): {
-  borderColor: string;
-  borderDash: number[];
-  borderWidth: number;
-  pointBackgroundColor: string;
-  pointBorderColor: string;
-} {
+export function evidenceStyle(evidence: Evidence, colour: string, paper: string) {
   const hollow = isEstimate(evidence);
   const dash = { measured: [], interpolated: [], extrapolated: [10, 4, 2, 4], attainable: [6, 4], roofline: [2, 3] }[
     evidence
@@ -103,11 +100,19 @@ export function evidenceStyle(
   };
 }
 
+export interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+/** A point with its interval. */
+export interface BandPoint extends Point {
+  readonly low: number;
+  readonly high: number;
+}
+
 /** Edges of an interval, of which the second is filled down to the first: up to three of them stay apart. */
-export function bandOf(
-  points: readonly { readonly x: number; readonly low: number; readonly high: number }[],
-  colour: string,
-): ChartDataset[] {
+export function bandOf(points: readonly BandPoint[], colour: string): ChartDataset[] {
   const edge = {
     borderWidth: 0.8,
     borderColor: faded(colour, 0.45),
@@ -127,7 +132,7 @@ export interface BandLine {
   readonly id: string;
   readonly label: string;
   readonly evidence: Evidence;
-  readonly points: readonly { readonly x: number; readonly y: number; readonly low: number; readonly high: number }[];
+  readonly points: readonly BandPoint[];
 }
 
 /** The band of its intervals, and the line in the look of its evidence. */
@@ -153,6 +158,7 @@ export function bandedLine(
 }
 
 const TEXT = 14;
+const fontOf = (theme: Theme) => ({ family: theme.font, size: theme.embedded ? 12 : TEXT });
 
 /**
  * Options that all pictures share. A picture adds its scales.
@@ -160,7 +166,7 @@ const TEXT = 14;
  */
 export function common(
   theme: Theme,
-  words: { title: string; subtitle: string; source: string; evidence: string },
+  words: { readonly title: string; readonly subtitle: string },
   right = 0,
 ): ChartOptions {
   return {
@@ -172,7 +178,7 @@ export function common(
     ...(theme.embedded
       ? { layout: { padding: { right: Math.max(10, right * 0.8) } } }
       : { devicePixelRatio: 1, layout: { padding: { left: 18, right: Math.max(26, right), top: 14, bottom: 44 } } }),
-    font: { family: theme.font, size: theme.embedded ? 12 : TEXT },
+    font: fontOf(theme),
     color: theme.ink,
     plugins: {
       title: {
@@ -198,7 +204,7 @@ export function common(
           usePointStyle: true,
           color: theme.ink,
           boxHeight: 7,
-          font: { family: theme.font, size: theme.embedded ? 12 : TEXT },
+          font: fontOf(theme),
           filter: (item) => item.text !== '',
         },
       },
@@ -208,15 +214,9 @@ export function common(
 }
 
 /** Title, grid and tick colours of an axis. */
-export function axis(
-  theme: Theme,
-  title: string,
-): { title: object; grid: object; border: object; ticks: { color: string; font: object; maxRotation: number } } {
-  const font = { family: theme.font, size: theme.embedded ? 12 : TEXT };
-  return {
-    title: { display: true, text: title, color: theme.ink, font },
-    grid: { color: theme.grid, lineWidth: 1 },
-    border: { color: theme.muted },
-    ticks: { color: theme.muted, font, maxRotation: 0 },
-  };
-}
+export const axis = (theme: Theme, title: string) => ({
+  title: { display: true, text: title, color: theme.ink, font: fontOf(theme) },
+  grid: { color: theme.grid, lineWidth: 1 },
+  border: { color: theme.muted },
+  ticks: { color: theme.muted, font: fontOf(theme), maxRotation: 0 },
+});

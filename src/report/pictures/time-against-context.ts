@@ -10,7 +10,7 @@ import { timeSource, type View } from '../view.js';
 import { notes } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, powersOfTwo, spread, tokenScale } from './scales.js';
-import { bandedLine, type BandLine } from './theme.js';
+import { bandedLine, type BandLine, type BandPoint, type Point } from './theme.js';
 
 const [SHORTEST, LONGEST] = [1024, 2 ** 20];
 
@@ -18,7 +18,7 @@ const [SHORTEST, LONGEST] = [1024, 2 ** 20];
 const contextsOf = (asked: number): number[] =>
   [...new Set([...powersOfTwo(SHORTEST, LONGEST, 99), asked])].sort((a, b) => a - b);
 
-export interface TimeLines {
+interface TimeLines {
   readonly batch: number;
   /** Milliseconds a token at each context at which the batch fits. */
   readonly lines: readonly BandLine[];
@@ -36,7 +36,7 @@ export function timeLines(view: View): TimeLines | null {
     if (!candidate) return [];
     const c = configurationOf(request, candidate);
     let evidence: Evidence = 'measured';
-    const points: BandLine['points'][number][] = [];
+    const points: BandPoint[] = [];
     for (const x of contextsOf(request.contextTokens)) {
       if (maxBatch(memoryModel(c, x, request.pageTokens), usable, request.server?.more) < batch) continue;
       const step = priceStep(c, pricer, batch, x);
@@ -100,7 +100,7 @@ export function timeAgainstContext(view: View): Picture | null {
             lines.flatMap((l) => {
               const asked = l.points.find((p) => p.x === view.report.contextTokens);
               return asked
-                ? [{ x: asked.x, y: asked.y, text: `${formatNumber(asked.y)} ms`, dot: true, side: 'above' as const }]
+                ? [{ x: asked.x, y: asked.y, text: `${formatNumber(asked.y)} ms`, dot: true, above: true }]
                 : [];
             }),
           ),
@@ -110,19 +110,13 @@ export function timeAgainstContext(view: View): Picture | null {
   });
 }
 
-interface Point {
-  readonly x: number;
-  readonly y: number;
-}
-
-export interface Line {
+interface Line {
   readonly label: string;
   readonly points: readonly Point[];
 }
 
-export interface Crossing {
+interface Crossing {
   readonly x: number;
-  readonly y: number;
   /** The line that is lower from here on. */
   readonly lower: string;
   readonly upper: string;
@@ -134,20 +128,15 @@ export function crossingsOf(a: Line, b: Line): Crossing[] {
   const other = new Map(b.points.map((p) => [p.x, p.y]));
   const shared = a.points
     .filter((p) => other.has(p.x))
-    .map((p) => ({ x: p.x, a: Math.log(p.y), gap: Math.log(p.y / (other.get(p.x) as number)) }));
+    .map((p) => ({ x: p.x, gap: Math.log(p.y / (other.get(p.x) as number)) }));
   // Lines that touch without crossing, or that coincide, do not cross.
   let before: (typeof shared)[number] | undefined;
   for (const at of shared) {
     if (at.gap === 0) continue;
     if (before && Math.sign(before.gap) !== Math.sign(at.gap)) {
       const share = before.gap / (before.gap - at.gap);
-      const x = Math.exp(Math.log(before.x) + share * Math.log(at.x / before.x));
-      found.push({
-        x,
-        y: Math.exp(before.a + share * (at.a - before.a)),
-        lower: at.gap < 0 ? a.label : b.label,
-        upper: at.gap < 0 ? b.label : a.label,
-      });
+      const [lower, upper] = at.gap < 0 ? [a.label, b.label] : [b.label, a.label];
+      found.push({ x: Math.exp(Math.log(before.x) + share * Math.log(at.x / before.x)), lower, upper });
     }
     before = at;
   }

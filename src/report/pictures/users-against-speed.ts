@@ -10,12 +10,12 @@ import { timeSource, type View } from '../view.js';
 import { layer, notes, pixelOf } from './marks.js';
 import { picture, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
-import { bandedLine, colourOf, faded, type BandLine, type Theme } from './theme.js';
+import { bandedLine, colourOf, faded, type BandLine, type Point, type Theme } from './theme.js';
 
 /** Tokens a second for each user, by users. Ends at the largest batch. */
-export interface SpeedLine extends BandLine {
+interface SpeedLine extends BandLine {
   /** Where the plan is run. */
-  readonly at: { readonly x: number; readonly y: number };
+  readonly at: Point;
 }
 
 /** Points a line: enough for a smooth one. */
@@ -94,13 +94,10 @@ export function usersAgainstSpeed(view: View): Picture | null {
           region(theme, wanted),
           notes(
             theme,
-            lines.map((l) => ({
-              x: l.at.x,
-              y: l.at.y,
-              text: `${users(l.at.x)}: ${formatNumber(l.at.y)} tok/s each`,
-              dot: true,
-              side: 'above' as const,
-            })),
+            lines.map(({ at }) => {
+              const text = `${users(at.x)}: ${formatNumber(at.y)} tok/s each`;
+              return { ...at, text, dot: true, above: true };
+            }),
           ),
         ],
       };

@@ -7,7 +7,7 @@ import type { AsPublished, BreakEven, Plan, PlanReport, Score } from '../../plan
 import { measuredWords, shareLabel } from '../../plan/evaluate/fidelity.js';
 import { guessMark, shownDecode } from '../../plan/words/words.js';
 import { formatCount, formatTokens } from '../../numbers/units.js';
-import { TWO_PASSES } from '../plan-rows.js';
+import { isFullCache, TWO_PASSES } from '../plan-rows.js';
 import { present } from '../../present.js';
 import { shareText, wrap } from './text.js';
 
@@ -42,8 +42,7 @@ const MOST_LINES = 10;
 const FULL_WIDTH = 140;
 
 /** The plan that an answer puts first; null where nothing is recommended. */
-export const chosenId = ({ answer }: PlanReport): string | null =>
-  (answer.deploy ?? answer.upside ?? null)?.planId ?? null;
+export const chosenId = ({ answer }: PlanReport): string | null => (answer.deploy ?? answer.upside)?.planId ?? null;
 
 /** Paragraphs of the answer, in the order in which they are read. */
 export function answerLines(report: PlanReport): AnswerLine[] {
@@ -199,9 +198,6 @@ const range = (low: number, high: number): string =>
   [...new Set([low, high].map((share) => String(Math.round(share * 100))))].join('–');
 
 /** Nothing is gained by the full cache itself: what nobody has measured of it is an estimate of what there is. */
-export const isFullCache = (p: Pick<Plan, 'codec' | 'eviction'> | undefined): boolean =>
-  p !== undefined && isUncompressed(p.codec) && p.eviction === null;
-
 export const upsideLabel = (report: PlanReport): 'Upside' | 'Estimate' =>
   report.answer.upside && isFullCache(rowOf(report, report.answer.upside)) ? 'Estimate' : 'Upside';
 

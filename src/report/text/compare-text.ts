@@ -1,15 +1,15 @@
 /** Several plans side by side: what each device, context or cache type would be deployed with. */
 import pc from 'picocolors';
 import type { Interval } from '../../cost/evidence.js';
-import { isUncompressed } from '../../codecs/registry.js';
+
 import type { Choice } from '../../plan/answer-types.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { present } from '../../present.js';
 import { shownDecode } from '../../plan/words/words.js';
 import { formatTokens } from '../../numbers/units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
-import { asPublishedLabel } from '../plan-rows.js';
-import { columns, left, right, wrap, type Column } from './text.js';
+import { asPublishedLabel, deviceName, isFullCache } from '../plan-rows.js';
+import { fitting, left, right, wrap, type Column } from './text.js';
 
 /** What a report puts first: what runs today, else the best estimate, else the fastest that fits. */
 const leadOf = ({ answer }: PlanReport): Choice | null => answer.deploy ?? answer.upside ?? answer.fallback;
@@ -17,10 +17,9 @@ const leadOf = ({ answer }: PlanReport): Choice | null => answer.deploy ?? answe
 const rowOf = (report: PlanReport, choice: Choice | null): Plan | null =>
   report.plans.find((p) => p.id === choice?.planId) ?? null;
 
-const figuresOf = (report: PlanReport, choice: Choice | null) => {
-  const p = rowOf(report, choice);
-  return p ? shownDecode(p) : null;
-};
+const leadRow = (report: PlanReport): Plan | null => rowOf(report, leadOf(report));
+const upsideRow = (report: PlanReport): Plan | null => rowOf(report, report.answer.upside);
+const figuresOf = (row: Plan | null) => row && shownDecode(row);
 
 /**
  * What runs today before what does not, by the slow end: the estimate of a wide interval says little.
@@ -30,7 +29,7 @@ function order(a: PlanReport, b: PlanReport, priced: boolean): number {
   const rank = ({ answer }: PlanReport): number =>
     ['deploy', 'estimates-only', 'not-recommended', 'nothing'].indexOf(answer.verdict);
   const value = (r: PlanReport): number => {
-    const d = figuresOf(r, leadOf(r));
+    const d = figuresOf(leadRow(r));
     return priced ? (d?.usdPerMillionTokens?.high ?? Number.MAX_VALUE) : -(d?.tokensPerSecond?.low ?? 0);
   };
   return rank(a) - rank(b) || value(a) - value(b);
@@ -48,46 +47,36 @@ export function compareText(
   { width, colour }: { width: number; colour: boolean },
 ): string {
   const c = pc.createColors(colour);
-  const unpriced = reports.filter((r) => r.settings.usdPerHour === null);
-  const priced = unpriced.length === 0;
+  const isPriced = (r: PlanReport): boolean => r.settings.usdPerHour !== null;
+  const priced = reports.every(isPriced);
   const contexts = byContext(reports).map((runs) => runs.sort((a, b) => order(a, b, priced)));
   const sorted = contexts.flat();
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
-  const lead = (r: PlanReport) => figuresOf(r, leadOf(r));
   const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] =>
     present<Column<PlanReport>>([
       differ((r) => r.model.name) && left('model', (r) => r.model.name),
-      left('device', (r) => r.device.id ?? r.device.name),
+      left('device', deviceName),
       differ((r) => r.settings.gpus) && right('GPUs', (r) => String(r.settings.gpus)),
       differ((r) => r.contextTokens) && right('ctx', (r) => formatTokens(r.contextTokens)),
       differ((r) => r.settings.cacheType) && left('cache', (r) => r.settings.cacheType),
-      left('plan', (r) => rowOf(r, leadOf(r))?.codec.label ?? '–'),
-      !narrow && left('kernels', (r) => rowOf(r, leadOf(r))?.servedBy ?? 'estimate'),
-      right('fits', (r) => String(rowOf(r, leadOf(r))?.maxBatch.exact ?? 0)),
-      right('run', (r) => String(lead(r)?.batch ?? '–')),
-      right('ms/token', (r) => {
-        const s = lead(r)?.secondsPerStep;
-        return s
-          ? `${milliseconds(s.estimate)}${narrow ? '' : ` (${milliseconds(s.low)}–${milliseconds(s.high)})`}`
-          : '–';
-      }),
-      right('tok/s', (r) => rate(r, leadOf(r))),
-      unpriced.length < reports.length &&
-        right('$/Mtok', (r) => {
-          const usd = lead(r)?.usdPerMillionTokens;
-          return usd ? `${brief(usd.estimate)}${narrow ? '' : ` (${brief(usd.low)}–${brief(usd.high)})`}` : '–';
-        }),
+      left('plan', (r) => leadRow(r)?.codec.label ?? '–'),
+      !narrow && left('kernels', (r) => leadRow(r)?.servedBy ?? 'estimate'),
+      right('fits', (r) => String(leadRow(r)?.maxBatch.exact ?? 0)),
+      right('run', (r) => String(figuresOf(leadRow(r))?.batch ?? '–')),
+      right('ms/token', (r) => figureCell(figuresOf(leadRow(r))?.secondsPerStep, milliseconds, narrow)),
+      right('tok/s', (r) => figureCell(figuresOf(leadRow(r))?.tokensPerSecond, brief, true)),
+      reports.some(isPriced) &&
+        right('$/Mtok', (r) => figureCell(figuresOf(leadRow(r))?.usdPerMillionTokens, brief, narrow)),
       !narrowest && right('full cache', fullLabel),
-      left('upside', (r) => rowOf(r, r.answer.upside)?.codec.label ?? '–'),
-      !narrow && right('tok/s', (r) => rate(r, r.answer.upside)),
-      !narrow && right('published', (r) => asPublishedLabel(rowOf(r, r.answer.upside)) || '–'),
+      left('upside', (r) => upsideRow(r)?.codec.label ?? '–'),
+      !narrow && right('tok/s', (r) => figureCell(figuresOf(upsideRow(r))?.tokensPerSecond, brief, true)),
+      !narrow && right('published', (r) => asPublishedLabel(upsideRow(r)) || '–'),
     ]);
-  const tables = [columns(spec(false), sorted), columns(spec(true), sorted), columns(spec(true, true), sorted)];
-  const table = tables.find((lines) => lines.every((l) => l.length <= width)) ?? (tables[2] as string[]);
+  const table = fitting([spec(false), spec(true), spec(true, true)], sorted, width).lines;
   const each = (of: (r: PlanReport) => string): string => [...new Set(reports.map(of))].join(', ');
   const question =
     `${each((r) => r.model.name)}, ${each((r) => formatTokens(r.contextTokens))} tokens a sequence, on ` +
-    each((r) => r.device.id ?? r.device.name);
+    each(deviceName);
   return `${[
     ...wrap(question, width, '  ').map(c.bold),
     ...contexts.flatMap((runs) => [
@@ -96,39 +85,36 @@ export function compareText(
     ]),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
-    ...(unpriced.length < reports.length ? unpricedLines(unpriced, width).map(c.dim) : []),
-    ...reserveLines(sorted, width).map(c.dim),
+    ...ofSome(reports, (r) => !isPriced(r), NO_PRICE, width).map(c.dim),
+    ...ofSome(sorted, (r) => r.settings.server === null, NO_SERVER, width).map(c.dim),
   ].join('\n')}\n`;
 }
 
 /** Tokens a second of the full cache, so that every line has one plan in common. */
 function fullLabel({ plans }: PlanReport): string {
-  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const full = plans.find(isFullCache);
   const speed = full && shownDecode(full).tokensPerSecond;
   return speed ? `${brief(speed.estimate)} tok/s` : full ? `${full.maxBatch.exact} fit` : '–';
 }
 
-/** Says which lines lack a price, where others have one. */
-function unpricedLines(bare: readonly PlanReport[], width: number): string[] {
-  if (bare.length === 0) return [];
-  const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
-  const how = 'so by speed, not cost: first what runs today, then estimates. --usd-per-hour takes one a device';
-  return ['', ...wrap(`${names}: no price, ${how}.`, width)];
+/** What holds of some devices' lines and not of others'; none where all are alike. */
+function ofSome(reports: readonly PlanReport[], has: (r: PlanReport) => boolean, words: string, width: number) {
+  const some = reports.filter(has);
+  if (some.length === 0 || some.length === reports.length) return [];
+  return ['', ...wrap(`${[...new Set(some.map(deviceName))].join(', ')}: ${words}`, width)];
 }
 
-/** Says which lines count without a server's own memory, where others count with it; none where all are alike. */
-function reserveLines(reports: readonly PlanReport[], width: number): string[] {
-  const bare = reports.filter((r) => r.settings.server === null);
-  if (bare.length === 0 || bare.length === reports.length) return [];
-  const names = [...new Set(bare.map((r) => r.device.id ?? r.device.name))].join(', ');
-  const why = `${names}: no server is known to run there, so no server's own memory is taken off, and more fits.`;
-  return ['', ...wrap(`${why} --reserve and --utilization set the same for all.`, width)];
-}
+const NO_PRICE =
+  'no price, so by speed, not cost: first what runs today, then estimates. --usd-per-hour takes one a device.';
+const NO_SERVER =
+  "no server is known to run there, so no server's own memory is taken off, and more fits. --reserve and " +
+  '--utilization set the same for all.';
 
-const rate = (r: PlanReport, choice: Choice | null): string => {
-  const rate = figuresOf(r, choice)?.tokensPerSecond;
-  return rate ? brief(rate.estimate) : '–';
-};
+/** `35 (18–90)`, without its ends where there is no room. */
+function figureCell(of: Interval | null | undefined, text: (value: number) => string, narrow: boolean): string {
+  if (!of) return '–';
+  return `${text(of.estimate)}${narrow ? '' : ` (${text(of.low)}–${text(of.high)})`}`;
+}
 
 /** Whether runs differ in something. */
 type Differ = (of: (r: PlanReport) => unknown) => boolean;
@@ -144,7 +130,7 @@ function othersWords(runs: readonly PlanReport[], priced: boolean, differ: Diffe
   const [first, ...rest] = runs as [PlanReport, ...PlanReport[]];
   if (first.answer.deploy === null && first.answer.upside === null) return [];
   const name = nameIn(differ);
-  const speed = (r: PlanReport): number => figuresOf(r, leadOf(r))?.tokensPerSecond?.low ?? 0;
+  const speed = (r: PlanReport): number => figuresOf(leadRow(r))?.tokensPerSecond?.low ?? 0;
   const share = (r: PlanReport): string => `${Math.floor((100 * speed(r)) / speed(first))} %`;
   const hour = (r: PlanReport): number => r.settings.usdPerHour ?? 0;
   const others = rest.filter((r) => name(r) !== name(first));
@@ -165,7 +151,7 @@ function othersWords(runs: readonly PlanReport[], priced: boolean, differ: Diffe
 function nameIn(differ: Differ): (r: PlanReport) => string {
   const [models, counts] = [differ((r) => r.model.name), differ((r) => r.settings.gpus)];
   return ({ device, model, settings }) =>
-    (models ? `${model.name} on ` : '') + (counts ? `${settings.gpus} × ` : '') + (device.id ?? device.name);
+    (models ? `${model.name} on ` : '') + (counts ? `${settings.gpus} × ` : '') + deviceName({ device });
 }
 
 /** Which target keeps a GPU from every plan: of the full cache, where that fits. */
@@ -185,17 +171,15 @@ function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Diffe
   if (!lead) return `nothing fits anywhere${at}`;
   const { verdict } = first.answer;
   const none = verdict === 'not-recommended' ? 'nothing recommended; fastest that fits: ' : '';
-  const on = rowOf(first, lead)?.servedBy;
-  const timed = figuresOf(first, lead)?.tokensPerSecond;
-  const speed = timed
-    ? `${brief(timed.estimate)} tok/s`
-    : `${rowOf(first, lead)?.maxBatch.exact ?? 0} fit, its speed is not known`;
-  const start =
-    `${none}${name(first)}${at}: ` +
-    `${lead.name}${on ? ` on ${on}` : ''}${timed && verdict === 'estimates-only' ? ', by estimates' : ''}, ${speed}`;
-  const usd = priced ? figuresOf(first, lead)?.usdPerMillionTokens : null;
+  const row = leadRow(first);
+  const timed = figuresOf(row)?.tokensPerSecond;
+  const speed = timed ? `${brief(timed.estimate)} tok/s` : `${row?.maxBatch.exact ?? 0} fit, its speed is not known`;
+  const on = row?.servedBy ? ` on ${row.servedBy}` : '';
+  const by = timed && verdict === 'estimates-only' ? ', by estimates' : '';
+  const start = `${none}${name(first)}${at}: ${lead.name}${on}${by}, ${speed}`;
+  const usd = priced ? figuresOf(row)?.usdPerMillionTokens : null;
   const price = usd ? `, $${brief(usd.estimate)} a million output tokens` : '';
-  const [a, b] = [figuresOf(first, lead), second ? figuresOf(second, leadOf(second)) : null];
+  const [a, b] = [figuresOf(row), second ? figuresOf(leadRow(second)) : null];
   const [x, y] = priced ? [a?.usdPerMillionTokens, b?.usdPerMillionTokens] : [a?.tokensPerSecond, b?.tokensPerSecond];
   if (!second || !x || !y) return start + price;
   const apart = x.low > y.high || y.low > x.high;

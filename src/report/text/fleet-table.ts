@@ -3,7 +3,7 @@ import type { Fleet, FleetRow } from '../../plan/decide/fleet.js';
 import { present } from '../../present.js';
 import { keepsLabel } from '../plan-rows.js';
 import { brief, milliseconds } from './answer-text.js';
-import { columns, left, right, type Column } from './text.js';
+import { fitting, left, right, type Column } from './text.js';
 
 /** Rows of the table. */
 const MOST_ROWS = 14;
@@ -18,21 +18,11 @@ export function shownRows({ rows, deploy, upside }: Fleet): FleetRow[] {
 /** Columns that a narrow terminal does without, the first to go first. */
 const SPARED = ['kernels', 'replicas', 'ms/token'];
 
-/** The columns that fit this width. */
-export function fitting(
-  spec: readonly Column<FleetRow>[],
-  rows: readonly FleetRow[],
-  width: number,
-): Column<FleetRow>[] {
-  const kept = [...spec];
-  for (const title of SPARED) {
-    if (columns(kept, rows).every((line) => line.length <= width)) break;
-    kept.splice(
-      kept.findIndex((c) => c.title === title),
-      1,
-    );
-  }
-  return kept;
+/** The lines of the table. */
+export function fleetTable(fleet: Fleet, width: number): readonly string[] {
+  const spec = fleetColumns(fleet);
+  const forms = [0, 1, 2, 3].map((n) => spec.filter((c) => !SPARED.slice(0, n).includes(c.title)));
+  return fitting(forms, shownRows(fleet), width).lines;
 }
 
 /** What a table of codecs says, `>` to deploy and `+` the upside. */

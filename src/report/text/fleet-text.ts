@@ -15,7 +15,6 @@ import {
   answerLine,
   brief,
   hadWords,
-  isFullCache,
   lossWords,
   milliseconds,
   paragraph,
@@ -23,8 +22,9 @@ import {
   testedWords,
   type AnswerLine,
 } from './answer-text.js';
-import { fitting, fleetColumns, shownRows } from './fleet-table.js';
+import { fleetTable } from './fleet-table.js';
 import type { AnsweredFleet } from '../plan-json.js';
+import { deviceName, isFullCache } from '../plan-rows.js';
 import {
   defaultWords,
   shownOf,
@@ -32,7 +32,7 @@ import {
   unsureWords,
   warmedUp,
 } from '../simulation-words.js';
-import { columns, wrap } from './text.js';
+import { wrap } from './text.js';
 import type { View } from '../view.js';
 
 /** What is asked of a fleet on one device. @param simulated where the question has a workload */
@@ -63,7 +63,7 @@ export function fleetLines(fleet: Fleet, report: PlanReport, simulated: Simulate
 }
 
 function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFleet): AnswerLine[] {
-  const device = report.device.id ?? report.device.name;
+  const device = deviceName(report);
   const { deploy, upside, targets, thinkSeconds, tried } = simulated;
   const still = present([fleet.deploy ?? fleet.cheapest, fleet.upside]).map(
     (row) =>
@@ -113,10 +113,10 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
 const planOf = ({ plans }: PlanReport, name: string): Plan | undefined => plans.find((p) => planName(p) === name);
 
 /** An upside that is the full cache gains nothing over it. */
-const upsideName = (
-  { upside }: { readonly upside: Pick<FleetRow, 'name'> | null },
-  report: PlanReport,
-): 'Upside' | 'Estimate' => (upside && isFullCache(planOf(report, upside.name)) ? 'Estimate' : 'Upside');
+function upsideName({ upside }: { readonly upside: Pick<FleetRow, 'name'> | null }, report: PlanReport) {
+  const plan = upside && planOf(report, upside.name);
+  return plan && isFullCache(plan) ? 'Estimate' : 'Upside';
+}
 
 /** Why an upside is no deployment. @param name of its plan */
 function upsideRisk(report: PlanReport, name: string): string {
@@ -200,7 +200,7 @@ function serviceWords(row: FleetService, device: string, { targets, tested }: Si
 }
 
 function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
-  const device = report.device.id ?? report.device.name;
+  const device = deviceName(report);
   const { deploy, upside, cheapest, fails, eightGpus } = fleet;
   // Where nothing is deployed the quality of what runs today is not known.
   const held = cheapest?.servedBy ? cheapest : null;
@@ -291,9 +291,9 @@ const commandWords = ({ serve, ...of }: Partial<FleetService> & Pick<FleetServic
 };
 
 /** `24 h100: 12 replicas of 2 GPUs, full cache on vLLM 0.24.0, 17 users each at 45 ms a token (…), at most 18`. */
-function rowWords(row: FleetRow, { device: gpu, tested }: PlanReport): string {
+function rowWords(row: FleetRow, report: PlanReport): string {
   const { secondsPerStep: s } = row;
-  const device = gpu.id ?? gpu.name;
+  const { tested } = report;
   const sure = tested && isMostlyOutside(tested) ? ' by intervals that most published figures missed' : '';
   const time = s
     ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ` +
@@ -307,7 +307,7 @@ function rowWords(row: FleetRow, { device: gpu, tested }: PlanReport): string {
     { quality, qualityLost: kept?.scores ?? [], checkpoint: quality === 'kept' ? (kept?.checkpoint ?? null) : null },
     1,
   );
-  return `${row.gpus} ${device}${shapeWords(row, WHY_ONE[row.limitedBy])}${time}${most}${usd}. ${loss}`;
+  return `${row.gpus} ${deviceName(report)}${shapeWords(row, WHY_ONE[row.limitedBy])}${time}${most}${usd}. ${loss}`;
 }
 
 /** What its columns mean. */
@@ -322,7 +322,7 @@ export const fleetLegend = (fleet: Fleet, report: PlanReport): string =>
  */
 export function fleetsWords(fleets: readonly AnsweredFleet[]): string | null {
   const all = fleets.map(({ fleet, reports, simulated }) => ({
-    device: reports[0]!.device.id ?? reports[0]!.device.name,
+    device: deviceName(reports[0]!),
     row: (simulated ?? fleet).deploy,
   }));
   const [first, ...rest] = all.flatMap(({ device, row }) => (row ? { device, row } : []));
@@ -347,11 +347,10 @@ export function fleetText(
   simulated: SimulatedFleet | null = null,
 ): string {
   const c = pc.createColors(colour);
-  const spec = fitting(fleetColumns(fleet), shownRows(fleet), width);
   const table = [
     '',
     ...(simulated ? [`Without the workload, ${formatTokens(report.contextTokens)} tokens each:`] : []),
-    ...columns(spec, shownRows(fleet)),
+    ...fleetTable(fleet, width),
     '',
     ...wrap(fleetLegend(fleet, report), width).map(c.dim),
   ];

@@ -1,4 +1,5 @@
 /** All that is known of one model: its shape, its cache under every codec, and every published figure. Base units. */
+import { groups as groupBy } from 'd3-array';
 import { bytesPerToken } from '../../codecs/layout.js';
 import {
   codecLabel,
@@ -17,7 +18,7 @@ import { ranksText } from '../../codecs/ranks.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { layersTimesLoops, parameterCount, type Geometry } from '../../geometry/geometry.js';
 import { GROUP_SIZE } from '../../../kernels/spec.js';
-import { contradictionsFor, type Contradiction } from '../../quality/contradictions.js';
+import { contradictionsFor, figuresText, type Contradiction } from '../../quality/contradictions.js';
 import type { QualityFigure } from '../../quality/figure.js';
 import { publishedFor, teacherOf } from '../../quality/quality.js';
 import { formatBytes, formatNumber, formatTokens } from '../../numbers/units.js';
@@ -98,24 +99,16 @@ function settingName(f: QualityFigure): string {
   return parts.join(', ');
 }
 
-const sameTask = (a: QualityFigure, b: QualityFigure): boolean =>
-  a.metric === b.metric && a.contextTokens === b.contextTokens;
-
 function settingsOf(figures: readonly QualityFigure[]): ModelCard['quality'] {
   const order = (f: QualityFigure): number => CODEC_KINDS.indexOf(f.codec) * 1000 + f.ratio;
   const sorted = [...figures].sort((a, b) => order(a) - order(b));
-  return [...new Set(sorted.map(settingName))].map((setting) => {
-    const own = sorted.filter((f) => settingName(f) === setting);
-    const tasks = own.filter((f, i) => own.findIndex((x) => sameTask(x, f)) === i);
-    return {
-      setting,
-      figures: tasks.flatMap((task) => {
-        const same = own.filter((f) => sameTask(f, task));
-        const disputed = new Set(same.map((f) => f.value)).size > 1;
-        return same.map((f) => ({ ...f, ...comparedWithTeacher(f), disputed }));
-      }),
-    };
-  });
+  return groupBy(sorted, settingName).map(([setting, own]) => ({
+    setting,
+    figures: groupBy(own, (f) => `${f.metric} ${f.contextTokens}`).flatMap(([, same]) => {
+      const disputed = new Set(same.map((f) => f.value)).size > 1;
+      return same.map((f) => ({ ...f, ...comparedWithTeacher(f), disputed }));
+    }),
+  }));
 }
 
 /** Against the teacher of the same table; a loss (KL, errors) has no share. */
@@ -203,7 +196,4 @@ export function modelCardTable(card: ModelCard, width: number): string {
 
 /** Contradictions of published figures, numbered. */
 export const contradictionLines = (contradictions: readonly Contradiction[], width: number): string[] =>
-  contradictions.flatMap(({ subject, figures, explanation }, i) => {
-    const values = figures.map((f) => `${f.value} (${f.source})`).join('; ');
-    return wrap(`${i + 1}. ${subject}: ${values}. ${explanation}`, width, '   ');
-  });
+  contradictions.flatMap((c, i) => wrap(`${i + 1}. ${c.subject}: ${figuresText(c)}. ${c.explanation}`, width, '   '));

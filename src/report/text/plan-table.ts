@@ -19,10 +19,11 @@ import {
   qualityLabel,
   shortList,
   shownMetric,
+  titled,
   TWO_PASSES,
   runWords,
 } from '../plan-rows.js';
-import { columns, left, right, wrap, type Column } from './text.js';
+import { fitting, left, right, wrap, type Column } from './text.js';
 
 /** Where the width of a terminal is not known. */
 export const WIDTH = 100;
@@ -43,7 +44,9 @@ export function planTable(report: PlanReport, options: TableOptions): string {
   const width = Math.max(NARROWEST, options.width ?? WIDTH);
   const shown = options.all ? report.plans : shortList(report);
   const [question = '', ...answer] = answerText(report, width);
-  const { head, lines: body } = fittingTable(report, shown, width);
+  const forms = squeezes(shown, report.fidelity !== undefined).map((form) => tableColumns(report, shown, form));
+  const { spec, lines: body } = fitting(forms, shown, width);
+  const head = spec.map((c) => c.title);
   const marked = markOf(report);
   const printed = report.warnings.filter((w) => options.notes || w.code === 'input');
   const lines = [
@@ -60,7 +63,7 @@ export function planTable(report: PlanReport, options: TableOptions): string {
       return plan.maxBatch.exact < 1 ? c.dim(line) : line;
     }),
     '',
-    ...wrap((options.notes ? longLegend : shortLegend)(report, shown, head), width).map(c.dim),
+    ...wrap(legendBelow(report, shown, head, options.notes === true), width).map(c.dim),
     ...(printed.length > 0 ? [''] : []),
     ...printed.flatMap(({ message }) => wrap(`- ${message}`, width, '  ')).map(c.dim),
   ];
@@ -141,29 +144,13 @@ function squeezes(shown: readonly Plan[], measured: boolean): Squeeze[] {
   ];
 }
 
-function fittingTable(
-  r: PlanReport,
-  shown: readonly Plan[],
-  width: number,
-): { head: readonly string[]; lines: string[] } {
-  let lines: string[] = [];
-  let head: string[] = [];
-  for (const squeeze of squeezes(shown, r.fidelity !== undefined)) {
-    const spec = tableColumns(r, shown, squeeze);
-    head = spec.map((c) => c.title);
-    lines = columns(spec, shown);
-    if (lines.every((l) => l.length <= width)) break;
-  }
-  return { head, lines };
-}
-
 /** Columns of the table; where `shortNames`, and without some, for a narrow terminal. */
 export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames, without }: Squeeze): Column<Plan>[] {
   const mark = markOf(r);
   const each = r.settings.gpus > 1 ? '/GPU' : '';
   const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
   const metric = r.settings.targets.minimums.length > 0 ? shownMetric(r) : null;
-  const titled = (title: string, field: Omit<Column<Plan>, 'title'>): Column<Plan> => ({ ...field, title });
+
   const withoutInterval = (text: string, dropped: string): string =>
     without.includes(dropped) ? (text.split(' ')[0] as string) : text;
   return present<Column<Plan>>([
@@ -229,15 +216,14 @@ const twoPassWords = ({ answer }: PlanReport, shown: readonly Plan[]): string[] 
       ]
     : [];
 
-/** What a reader needs to act on the table, and where the rest is said. */
-function shortLegend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {
+/** What a table says, with `--notes` of all its columns, and where the rest is said. */
+function legendBelow(r: PlanReport, shown: readonly Plan[], head: readonly string[], notes: boolean): string {
   const hidden = r.plans.length - shown.length;
+  const rest = hidden > 0 ? `--all adds ${hidden} rows` : null;
+  if (notes) return present([legend(r, shown, head), rest && `${rest}.`]).join(' ');
   const more = r.warnings.filter((w) => w.code !== 'input').length;
-  return [
-    actLegend(r, shown, head),
-    '--notes explains the ' +
-      `columns${more > 0 ? ` and has ${more} more notes` : ''}${hidden > 0 ? `; --all adds ${hidden} rows` : ''}.`,
-  ].join(' ');
+  const explains = `--notes explains the columns${more > 0 ? ` and has ${more} more notes` : ''}`;
+  return `${actLegend(r, shown, head)} ${present([explains, rest]).join('; ')}.`;
 }
 
 const markWords = (r: PlanReport): string => `> deploy, + ${upsideLabel(r).toLowerCase()}, * Pareto-optimal`;
@@ -252,12 +238,6 @@ const actLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[
     ...guessLegend(shown, head),
     ...twoPassWords(r, shown),
   ]).join(' ');
-
-/** What the columns say, and how many rows are hidden. */
-const longLegend = (r: PlanReport, shown: readonly Plan[], head: readonly string[]): string => {
-  const hidden = r.plans.length - shown.length;
-  return `${legend(r, shown, head)}${hidden > 0 ? ` --all adds ${hidden} rows.` : ''}`;
-};
 
 /** What the columns say, of those that are shown. */
 export function legend(r: PlanReport, shown: readonly Plan[], head: readonly string[]): string {

@@ -5,11 +5,12 @@ import { EXACT_VALUES } from '../../serving/sketch.js';
 import { present } from '../../present.js';
 import type { PublishedDepths } from '../../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../serving/types.js';
-import { formatCount, formatDecimalBytes, formatMilliseconds, formatNumber } from '../../numbers/units.js';
+import { formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
 import {
   fewWords,
   LIMIT_WORDS,
   limitWords,
+  millis,
   refusedWords,
   replicaWords,
   shownBetween,
@@ -20,8 +21,8 @@ import {
   verdictWords,
   priceWords,
 } from '../simulation-words.js';
-import { columns, left, right, wrap, type Column } from './text.js';
-import { waysLead, waysTables } from './ways-table.js';
+import { apart, columns, left, right, wrap, type Column } from './text.js';
+import { tablesByServer, waysTables, waysWords } from './ways-table.js';
 
 const WIDTH = 100;
 const hanging = (text: string): string[] => wrap(text, WIDTH, '  ');
@@ -29,7 +30,7 @@ const hanging = (text: string): string[] => wrap(text, WIDTH, '  ');
 export function simulationTable(r: SimulationReport, options: { colour: boolean }): string {
   const c = pc.createColors(options.colour);
   const lead = r.ways
-    ? [...title(r), ...rateTarget(r), ...waysLead(r.ways, WIDTH), ...testedLines(r)]
+    ? [...title(r), ...rateTarget(r), ...waysWords(r.ways).flatMap(hanging), ...testedLines(r)]
     : r.candidates
       ? rateLead(r, r.candidates)
       : runLead(r);
@@ -90,11 +91,8 @@ function testedLines(r: SimulationReport): string[] {
 function rateTarget(r: SimulationReport): string[] {
   const unsure = unsureWords(r);
   const holds =
-    'the first number holds ' +
-    (unsure === null
-      ? 'with 97.5 % confidence for other draws of these requests'
-      : 'for other draws of these requests') +
-    ', even if every step takes the slow end of its interval';
+    `the first number holds ${unsure === null ? 'with 97.5 % confidence ' : ''}for other draws of these requests, ` +
+    'even if every step takes the slow end of its interval';
   return [
     ...hanging(`Highest rate with ${targetWords(r)}; ${holds}:`),
     ...(unsure === null ? [] : hanging(`No rate is sure: ${unsure}.`)),
@@ -138,8 +136,6 @@ function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): st
     ...testedLines(r),
   ];
 }
-
-const millis = (ms: number | null): string => (ms === null ? '–' : formatMilliseconds(ms / 1e3));
 
 /** Waiting may be shorter at the slow end, where fewer requests come at once. */
 const ascending = (a: number | null, b: number | null): [number | null, number | null] =>
@@ -275,15 +271,10 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
     left('limit', missedWords),
   ]);
   const shown = candidates.filter((s) => s.refused === null);
-  const groups: [string, SustainedRate[]][] = [
-    ['Runs today:', shown.filter((s) => s.servedBy !== null)],
-    ['Attainable (no server that was measured here runs it):', shown.filter((s) => s.servedBy === null)],
-  ];
-  const parts = [
-    ...groups.filter(([, rows]) => rows.length > 0).map(([heading, rows]) => [heading, ...columns(list, rows)]),
+  return apart([
+    ...tablesByServer(list, shown, 'Attainable (no server that was measured here runs it):'),
     ...refusedWords(candidates, (s) => s.id).map((words) => wrap(words, WIDTH)),
-  ];
-  return parts.flatMap((lines, i) => [...(i > 0 ? [''] : []), ...lines]);
+  ]);
 }
 
 /** The target that a higher rate misses, and what requests wait for where it is that of the first token. */

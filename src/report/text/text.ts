@@ -22,6 +22,20 @@ export function columns<T>(spec: readonly Column<T>[], rows: readonly T[]): stri
   );
 }
 
+/** Paragraphs and tables with an empty line between. */
+export const apart = (parts: readonly (readonly string[])[]): string[] =>
+  parts.flatMap((lines, i) => [...(i > 0 ? [''] : []), ...lines]);
+
+/** The first of several forms of a table that fits the width, else the last: its columns and its lines. */
+export function fitting<T>(forms: Iterable<readonly Column<T>[]>, rows: readonly T[], width: number) {
+  let table: { readonly spec: readonly Column<T>[]; readonly lines: readonly string[] } = { spec: [], lines: [] };
+  for (const spec of forms) {
+    table = { spec, lines: columns(spec, rows) };
+    if (table.lines.every((line) => line.length <= width)) break;
+  }
+  return table;
+}
+
 /** Wraps a paragraph to `width` columns, continuation lines indented; a word that no line holds is broken. */
 export function wrap(text: string, width: number, indent = ''): string[] {
   const lines: string[] = [];

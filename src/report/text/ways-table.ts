@@ -1,12 +1,9 @@
 /** Ways of serving a looped model for a terminal: what runs today, and what would have to be written. */
 import type { WayRow } from '../../serving/types.js';
 import { present } from '../../present.js';
-import { formatMilliseconds, formatNumber } from '../../numbers/units.js';
-import { refusedWords, shownOf } from '../simulation-words.js';
-import { columns, left, right, wrap, type Column } from './text.js';
-
-const millis = (ms: number | null | undefined): string =>
-  ms === null || ms === undefined ? '–' : formatMilliseconds(ms / 1e3);
+import { formatNumber } from '../../numbers/units.js';
+import { millis, refusedWords, shownOf } from '../simulation-words.js';
+import { apart, columns, left, right, wrap, type Column } from './text.js';
 
 /** `100 %`; `102 % †` where a footnote says of what; `unknown`. */
 const keepsWords = ({ share, of }: WayRow['quality']): string =>
@@ -52,13 +49,8 @@ export function waysWords(rows: readonly WayRow[]): string[] {
   ]);
 }
 
-export const waysLead = (rows: readonly WayRow[], width: number): string[] =>
-  waysWords(rows).flatMap((words) => wrap(words, width, '  '));
-
 /** The rows of the table, and those that meet no rate in words. */
-export const waysShown = (
-  rows: readonly WayRow[],
-): { readonly rows: readonly WayRow[]; readonly others: string[] } => ({
+export const waysShown = (rows: readonly WayRow[]) => ({
   rows: rows.filter((r) => r.refused === null),
   others: refusedWords(rows, (r) => `${r.way} ${r.id}`),
 });
@@ -76,17 +68,22 @@ export function waysNote(rows: readonly WayRow[]): string {
   );
 }
 
+/** A table of what runs today, and one of what no server runs under its own heading. */
+export const tablesByServer = <T extends { readonly servedBy: string | null }>(
+  spec: readonly Column<T>[],
+  rows: readonly T[],
+  unserved: string,
+): string[][] =>
+  ['Runs today:', unserved].flatMap((heading) => {
+    const own = rows.filter((r) => (r.servedBy === null) === (heading === unserved));
+    return own.length === 0 ? [] : [[heading, ...columns(spec, own)]];
+  });
+
 export function waysTables(all: readonly WayRow[], width: number): string[] {
   const { rows, others } = waysShown(all);
-  const groups = [
-    ['Runs today:', rows.filter((r) => r.servedBy !== null)],
-    ['To be written:', rows.filter((r) => r.servedBy === null)],
-  ] as const;
-  return [
-    ...groups
-      .filter(([, own]) => own.length > 0)
-      .flatMap(([heading, own], i) => [...(i > 0 ? [''] : []), heading, ...columns(waysColumns(rows), own)]),
-    ...(rows.length > 0 ? ['', ...wrap(waysNote(rows), width)] : []),
-    ...others.flatMap((words, i) => [...(i > 0 || rows.length > 0 ? [''] : []), ...wrap(words, width)]),
-  ];
+  return apart([
+    ...tablesByServer(waysColumns(rows), rows, 'To be written:'),
+    ...(rows.length > 0 ? [wrap(waysNote(rows), width)] : []),
+    ...others.map((words) => wrap(words, width)),
+  ]);
 }
