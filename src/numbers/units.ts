@@ -149,7 +149,6 @@ export function formatCount(value: number): string {
   return value < 10_000 ? formatNumber(value) : scaled(value, 1000, ['', 'k', 'M', 'G', 'T']).replace(' ', '');
 }
 
-/** Milliseconds with three significant digits; from ten seconds on, seconds with their unit. */
 /** A share in percent, without the sign: `5.8`, `14`. */
 export const percent = (share: number): string => {
   const p = 100 * share;
@@ -168,6 +167,7 @@ export const formatFactor = (logUnits: number): string => {
   return by < 2 ? by.toFixed(3) : formatNumber(by);
 };
 
+/** Milliseconds with three significant digits; from ten seconds on, seconds with their unit. */
 export const formatMilliseconds = (seconds: number): string =>
   seconds >= 10 ? `${formatNumber(seconds)}s` : formatNumber(seconds * 1e3);
 

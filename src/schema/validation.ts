@@ -30,7 +30,7 @@ const validationSchema = z.object({
             contextTokens: z.number(),
             measuredSeconds: seconds,
             predicted: z.object({ estimate: seconds, low: seconds, high: seconds }),
-            evidence: z.enum(['measured', 'interpolated', 'extrapolated', 'roofline']),
+            evidence: z.enum(['measured', 'interpolated', 'extrapolated', 'attainable', 'roofline']),
           }),
         )
         .max(5000),
