@@ -1,6 +1,7 @@
 /** What an answer says of --tpot beside the prompts of others, and how a fleet takes it. */
 import { describe, expect, it } from 'vitest';
 import { ask, readSources } from '../../src/plan/ask/on-disk.js';
+import { randomOf, SEED } from '../gpu/random.js';
 import { planFleet } from '../../src/plan/decide/fleet.js';
 import { answersBesidePrompts, promptsRisk } from '../../src/plan/decide/risks.js';
 import { fleetText } from '../../src/report/text/fleet-text.js';
@@ -79,6 +80,34 @@ describe('a fleet', () => {
       const fine = alone.filter((row) => !beyond(row));
       expect(beyond(deploy)).toBe(fine.length === 0);
       expect(deploy.gpus).toBe(Math.min(...(fine.length > 0 ? fine : alone).map(({ gpus }) => gpus)));
+    }
+  });
+
+  it(`never needs fewer GPUs for more users, nor more than twice as many for twice the users (seed ${SEED})`, async () => {
+    const random = randomOf(SEED);
+    for (let i = 0; i < 6; i++) {
+      const s: Scenario = {
+        model: random.pick(['nanbeige4.2-3b', 'loopcoder-v2-7b', 'ouro-1.4b']),
+        device: random.pick(['l40s', 'h100', 'h200']),
+        context: random.pick([1024, 2048, 4096]),
+        tpot: random.pick(['15ms', '25ms', '60ms']),
+        codec: ['full'],
+      };
+      const sources = await readSources(s);
+      const gpusOf = (users: number): number | null => {
+        const [row] = planFleet(s, users, sources).fleet.rows;
+        return row?.gpus ?? null;
+      };
+      let before: number | null = 0;
+      for (const users of [random.whole(2, 20), random.whole(21, 80), random.whole(81, 400), random.whole(401, 2000)]) {
+        const [gpus, twice] = [gpusOf(users), gpusOf(2 * users)];
+        const because = `${JSON.stringify(s)}, ${users} users`;
+        if (gpus === null || twice === null || before === null) continue;
+        expect(gpus, because).toBeGreaterThanOrEqual(before);
+        expect(twice, because).toBeGreaterThanOrEqual(gpus);
+        expect(twice, because).toBeLessThanOrEqual(2 * gpus);
+        before = gpus;
+      }
     }
   });
 });

@@ -11,6 +11,7 @@ import { knownTo, likelySpeed, verdictOn } from './decide.js';
 import { answersBesidePrompts, type AnswersBesidePrompts } from './risks.js';
 import { served } from './served.js';
 import { configurationOf } from '../evaluate/evaluate.js';
+import { lastWithin } from '../evaluate/operating.js';
 import { promptPricer } from '../evaluate/prompt-time.js';
 import { planName } from '../words/words.js';
 import { makePlan } from '../plan.js';
@@ -72,7 +73,8 @@ function fewestOf(scenario: Scenario, { users, deploy }: Fleet, sources: Sources
     const { request } = prepare({ ...scenario, gpus }, sources);
     const candidate = candidateOf(request, deploy.planId);
     if (!candidate) return [];
-    return makePlan({ ...request, candidates: [candidate] }).plans.flatMap((p) => rowOf(users, request, p));
+    const times = timesOf(request);
+    return makePlan({ ...request, candidates: [candidate] }).plans.flatMap((p) => rowOf(users, request, p, times));
   });
   const { gpus, tensorParallel } = [deploy, ...rows].reduce((a, b) => (b.gpus < a.gpus ? b : a));
   return { gpus, tensorParallel };
@@ -91,12 +93,12 @@ export const degreesFor = (g: PlanRequest['geometry']): number[] => DEGREES.filt
  * Users that one replica serves at once, and what keeps another out: the largest batch that meets --tpot, else the
  * largest that fits; beside the prefill of one prompt, because users come and go.
  */
-function usersOf(p: Plan, r: PlanRequest): Pick<FleetRow, 'mostUsersPerReplica' | 'limitedBy'> {
+function usersOf(p: Plan, r: PlanRequest): { most: number; limitedBy: FleetRow['limitedBy'] } {
   const room = Math.min(p.maxBatch.exact, p.prefill.batchBesidePrefill);
   const allowed = Math.min(room, r.mostSequences ?? room);
   const most = r.targets.secondsPerToken === null ? allowed : Math.min(allowed, p.knee?.batch ?? 0);
   return {
-    mostUsersPerReplica: most,
+    most,
     limitedBy: most < allowed ? 'tpot' : allowed < room ? 'max-num-seqs' : 'memory',
   };
 }
@@ -108,18 +110,12 @@ function usersOf(p: Plan, r: PlanRequest): Pick<FleetRow, 'mostUsersPerReplica' 
 export function fleetOf(users: number, planned: readonly Planned[], asked: number | null = null): Fleet {
   const all = planned.flatMap(({ request, report }) => {
     const times = timesOf(request);
-    return representatives(report.plans.filter((p) => !p.beside)).flatMap((p) =>
-      rowOf(users, request, p).map((row) => ({ ...row, ...times(row, p) })),
-    );
+    return representatives(report.plans.filter((p) => !p.beside)).flatMap((p) => rowOf(users, request, p, times));
   });
   const requestOf = ({ tensorParallel }: FleetRow): PlanRequest =>
     planned.find(({ request }) => request.gpus === tensorParallel)!.request;
-  const late = (row: FleetRow): number => {
-    const { contextTokens, targets, confidence } = requestOf(row);
-    // A kernel may take longer for few sequences than for many: the batch that meets the target says nothing of them.
-    const isUnsure = targets.secondsPerToken !== null && row.chance !== null && row.chance < confidence;
-    return isUnsure || (row.besidePrompts !== null && row.besidePrompts.tokens > contextTokens) ? 1 : 0;
-  };
+  // A kernel may take longer for few sequences than for many: the batch that meets the target says nothing of them.
+  const late = (row: FleetRow): number => (isLate(requestOf(row), row) ? 1 : 0);
   const fewestFirst = (a: FleetRow, b: FleetRow): number => late(a) - late(b) || a.gpus - b.gpus;
   // Of as many GPUs those whose slow end leaves time for prompts.
   const unsure = ({ besidePrompts: answers }: FleetRow): number => (answers?.end === 'estimate' ? 1 : 0);
@@ -165,51 +161,58 @@ export function fleetOf(users: number, planned: readonly Planned[], asked: numbe
 const commandOf = (row: FleetRow, r: PlanRequest, plan: Plan): string | undefined =>
   served({ ...r, mostSequences: row.mostUsersPerReplica }, plan).serve;
 
-/** The step of a replica with the users that it has, and what prompts between its steps leave. */
-function timesOf(
-  r: PlanRequest,
-): (row: FleetRow, p: Plan) => Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance' | 'besidePrompts'> | null {
+type Times = Pick<FleetRow, 'secondsPerStep' | 'evidence' | 'chance' | 'besidePrompts'>;
+const UNKNOWN: Times = { secondsPerStep: null, evidence: null, chance: null, besidePrompts: null };
+
+/** True where users miss --tpot, or no answer that fits --ctx keeps it beside prompts. */
+const isLate = ({ contextTokens, targets, confidence }: PlanRequest, { chance, besidePrompts }: Times): boolean =>
+  (targets.secondsPerToken !== null && chance !== null && chance < confidence) ||
+  (besidePrompts !== null && besidePrompts.tokens > contextTokens);
+
+/** The step of a replica with so many users, and what prompts between its steps leave. */
+function timesOf(r: PlanRequest): (p: Plan, usersOfReplica: number) => Times {
   const prompts = promptPricer(r);
   const { pricer, targets, contextTokens } = r;
   const target = targets.secondsPerToken;
-  return (row, p) => {
-    const candidate = candidateOf(r, row.planId);
-    if (!pricer || !candidate) return null;
+  return (p, usersOfReplica) => {
+    const candidate = candidateOf(r, p.id);
+    if (!pricer || !candidate) return UNKNOWN;
     const c = configurationOf(r, candidate);
-    const { estimate, low, high, evidence } = priceStep(c, pricer, row.usersPerReplica, contextTokens);
+    const { estimate, low, high, evidence } = priceStep(c, pricer, usersOfReplica, contextTokens);
     const seconds = { estimate, low, high };
     const prompt = target === null ? null : prompts(c, p).secondsPerPrompt;
     return {
       secondsPerStep: seconds,
       evidence,
       chance: target === null ? null : chanceWithin({ seconds, evidence }, target),
-      besidePrompts: answersBesidePrompts(r, row.usersPerReplica, seconds, prompt),
+      besidePrompts: answersBesidePrompts(r, usersOfReplica, seconds, prompt),
     };
   };
 }
 
-function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
-  const { mostUsersPerReplica, limitedBy } = usersOf(p, r);
-  if (isUnfit(p)) return [];
-  if (mostUsersPerReplica < 1) return [];
+function rowOf(users: number, r: PlanRequest, p: Plan, times: ReturnType<typeof timesOf>): FleetRow[] {
+  const { most, limitedBy } = usersOf(p, r);
+  if (isUnfit(p) || most < 1) return [];
+  // As many as are in time beside prompts; where no number is, they stand last.
+  const isLateFor = (n: number): boolean => isLate(r, times(p, n));
+  const inTime = isLateFor(most) ? lastWithin((n) => (isLateFor(n) ? 1 : -1), most) : most;
+  const mostUsersPerReplica = inTime < 1 ? most : inTime;
   const replicas = Math.ceil(users / mostUsersPerReplica);
   const gpus = replicas * r.gpus;
+  const usersPerReplica = Math.ceil(users / replicas);
   return [
     {
       planId: p.id,
       name: planName(p),
       label: p.codec.label,
       tensorParallel: r.gpus,
-      usersPerReplica: Math.ceil(users / replicas),
+      usersPerReplica,
       mostUsersPerReplica,
-      limitedBy,
+      limitedBy: mostUsersPerReplica < most ? 'tpot' : limitedBy,
       replicas,
       gpus,
       usdPerHour: r.usdPerHour === null ? null : r.usdPerHour * gpus,
-      secondsPerStep: null,
-      evidence: null,
-      chance: null,
-      besidePrompts: null,
+      ...times(p, usersPerReplica),
       tokensPerSecond: likelySpeed(p),
       quality: r.contextTokens > knownTo(r) ? 'unknown' : verdictOn(p, r.keep),
       worst: p.qualityKept?.scores[0] ?? null,
