@@ -137,11 +137,12 @@ function verdict(report: AccuracyReport): string {
     judged.length === timed.length
       ? ''
       : `Check ${worst.figure} of ${worst.id} first: it is ${Math.round(Math.exp(apart(worst)))} times off, as with ` +
-        'another unit (seconds are wanted). ';
+        `another unit (${worst.kind === 'throughput' ? 'tokens or requests a second' : 'seconds'} are wanted). `;
   const share = judged.filter((f) => f.inside).length / judged.length;
   const believe =
     judged.length < FEWEST
-      ? `Too few figures to say whether to believe times here: measure at least ${FEWEST}.`
+      ? `Too few figures to say whether to believe times here: at least ${FEWEST} are needed` +
+        `${judged.length === timed.length ? '' : `, and without such ones ${judged.length} are left`}.`
       : share >= EXPECTED
         ? 'Plan with the intervals on servers like these, not with the estimate alone: they hold most of what was ' +
           'measured.'

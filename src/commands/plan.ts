@@ -265,11 +265,13 @@ export async function inFileWords<T>(args: Args, work: () => Promise<T>): Promis
   } catch (error) {
     if (!(error instanceof UserError) || args.positional === null) throw error;
     const flag = /^--([a-z-]+)/.exec(error.message)?.[1];
-    const name = (Object.keys(SETTINGS) as SettingName[]).find((n) => flagOf(n) === flag);
-    if (name === undefined || args.flags[flagOf(name)] !== undefined) throw error;
+    const { FIELDS } = await import('../schema/fields.js');
+    const field = [...FIELDS.values()].find((f) => f.flag === `--${flag}`);
+    if (flag === undefined || !field || args.flags[flag] !== undefined) throw error;
+    const name = field.part === null ? field.name : `${field.part}.${field.name}`;
     throw new UserError(
-      `scenario ${show(args.positional)}: ${name}${error.message.slice(2 + flagOf(name).length)}`,
-      error.hint.replaceAll(`--${flagOf(name)}`, `${name}:`),
+      `scenario ${show(args.positional)}: ${name}${error.message.slice(2 + flag.length)}`,
+      error.hint.replaceAll(field.flag, `${name}:`),
       error.exitCode,
     );
   }

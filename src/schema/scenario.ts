@@ -55,7 +55,7 @@ const servedFieldOf: typeof fieldOf = (setting) =>
   setting.kind !== 'number'
     ? fieldOf(setting)
     : fieldOf(setting).refine((value) => value === undefined || Number(value) >= 0, {
-        error: (i) => `is ${show(i.input)}, and must not be negative`,
+        error: (i) => `must be a number of at least 0, ${received(i.input)}`,
       });
 
 const fieldsOf = <K extends string>(
@@ -179,16 +179,23 @@ function explain(issue: z.core.$ZodIssue | undefined, content: unknown, subject:
       guess === undefined ? `known fields: ${known.join(', ')}` : `did you mean ${guess}?`,
     );
   }
-  return new UserError(`${subject}: ${issueWords(issue, content, 'the file')}`, 'correct the field');
+  const field = issue?.path.map(String) ?? [];
+  const given = field.reduce<unknown>((of, key) => (isObject(of) ? of[key] : undefined), content);
+  const several = Array.isArray(given) && given.every((one) => typeof one === 'string' || typeof one === 'number');
+  return new UserError(
+    `${subject}: ${issueWords(issue, content, 'the file')}`,
+    several ? `write ${field.at(-1)}: ${given.join(',')}, where several may be asked for` : 'correct the field',
+  );
 }
 
-/** A list may be written as one word. */
+/** A list may be written as one word, and as words with commas between, as flags have it. */
 function toScenario(data: Record<string, unknown>): Scenario {
   const scenario: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(data)) {
     if (value === undefined) continue;
     const setting: Setting | undefined = Object.hasOwn(SETTINGS, key) ? SETTINGS[key as SettingName] : undefined;
-    scenario[key] = setting?.kind === 'list' && !Array.isArray(value) ? [value] : value;
+    const several = typeof value === 'string' ? value.split(',').map((one) => one.trim()) : [value];
+    scenario[key] = setting?.kind === 'list' && !Array.isArray(value) ? several : value;
   }
   return scenario;
 }

@@ -12,6 +12,8 @@ import { hasSolution, makePlan } from '../plan.js';
 const SHORTEST_CONTEXT = 1024;
 /** Sinks and a window, as StreamingLLM uses them: a thousand tokens stay. */
 const EVICTION = 'streaming:4+1020';
+/** Where a whole prompt's own bytes are too many. */
+const CHUNKED = ' --prefill chunked';
 /** Of 8-bit weights those that servers make from a model's own as they load it. */
 const SMALL_WEIGHTS = 'fp8';
 
@@ -22,20 +24,29 @@ const SMALL_WEIGHTS = 'fp8';
  * @returns words such as `--gpus 2`; none where no such change helps
  */
 function remediesFor(scenario: Scenario, sources: Sources): string[] {
+  // With room for a prompt beside a sequence: nothing else is recommended.
   const fits = (changed: Scenario): boolean => {
     try {
       const model = withWeights(sources.model, changed.weightType === scenario.weightType ? undefined : SMALL_WEIGHTS);
       const { request, refused } = prepare(changed, { ...sources, model });
-      return hasSolution(makePlan(request, refused, { everyRow: false }));
+      const report = makePlan(request, refused, { everyRow: false });
+      return hasSolution(report) && report.plans.some((p) => p.prefill.fits);
     } catch (error) {
       // A change that cannot be asked of this model, such as eviction.
       if (error instanceof UserError) return false;
       throw error;
     }
   };
+  /** What makes room for a prompt there, if anything does. */
+  const withRoom = (changed: Scenario): string | null =>
+    fits(changed) ? '' : scenario.prefill === undefined && fits({ ...changed, prefill: 'chunked' }) ? CHUNKED : null;
+  const words = (flag: string, changed: Scenario): string | false => {
+    const room = withRoom(changed);
+    return room !== null && `${flag}${room}`;
+  };
   const { request } = prepare(scenario, sources);
   const degrees = degreesFor(request.geometry).filter((n) => n > request.gpus);
-  const gpus = degrees.find((n) => fits({ ...scenario, gpus: n }));
+  const gpus = degrees.find((n) => withRoom({ ...scenario, gpus: n }) !== null);
   const small: Scenario = { ...scenario, weightType: SMALL_WEIGHTS };
   const smallOn =
     scenario.weightType !== undefined
@@ -44,19 +55,20 @@ function remediesFor(scenario: Scenario, sources: Sources): string[] {
         ? request.gpus
         : degrees.find((n) => (gpus === undefined || n < gpus) && fits({ ...small, gpus: n }));
   const contexts: number[] = [];
+  const { maxPositions } = request.geometry;
   for (let tokens = 2 ** (Math.ceil(Math.log2(request.contextTokens)) - 1); tokens >= SHORTEST_CONTEXT; tokens /= 2)
-    contexts.push(tokens);
-  const context = contexts.find((tokens) => fits({ ...scenario, context: tokens }));
+    if (tokens <= maxPositions) contexts.push(tokens);
+  const context = contexts.find((tokens) => withRoom({ ...scenario, context: tokens }) !== null);
   const { codec, ratio, ranks, path, window: _window, shared: _shared, ...open } = scenario;
   const named = Object.entries({ codec, ratio, ranks, path }).flatMap(([name, value]) => (value ? [`--${name}`] : []));
+  const evicting =
+    scenario.eviction === undefined && words(`--eviction ${EVICTION}`, { ...scenario, eviction: [EVICTION] });
   return present([
-    gpus !== undefined && `--gpus ${gpus}`,
+    gpus !== undefined && words(`--gpus ${gpus}`, { ...scenario, gpus }),
     smallOn !== undefined && `${smallOn > request.gpus ? `--gpus ${smallOn} ` : ''}--weight-type ${SMALL_WEIGHTS}`,
     named.length > 0 && fits(open) && `other codecs, without ${named.join(', ')}`,
-    context !== undefined && `--ctx ${formatTokens(context)}`,
-    scenario.eviction === undefined &&
-      fits({ ...scenario, eviction: [EVICTION] }) &&
-      `--eviction ${EVICTION}, which drops tokens`,
+    context !== undefined && words(`--ctx ${formatTokens(context)}`, { ...scenario, context }),
+    evicting && `${evicting}, which drops tokens`,
   ]);
 }
 
