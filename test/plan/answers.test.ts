@@ -262,9 +262,9 @@ describe('targets', () => {
     expect((await prompt({ context: '8k', path: ['materialised'] })).secondsPerPrompt).toEqual(secondsPerPrompt);
     // A server takes 8,192 tokens at once: of more, latents of earlier chunks are read again.
     const long = await prompt({ context: '16k' });
-    expect((await prompt({ context: '16k', prefill: 'chunked' })).secondsPerPrompt?.estimate).toBeGreaterThan(
-      long.secondsPerPrompt?.estimate as number,
-    );
+    expect((await prompt({ context: '16k', prefill: 'chunked' })).secondsPerPrompt).toEqual(long.secondsPerPrompt);
+    const whole = await prompt({ context: '16k', server: { chunkedPrefill: 'off' } });
+    expect(long.secondsPerPrompt?.estimate).toBeGreaterThan(whole.secondsPerPrompt?.estimate as number);
     // H2O scores once more.
     expect((await prompt({ context: '8k', eviction: ['h2o:256+256'] })).secondsPerPrompt?.estimate).toBeGreaterThan(
       (await prompt({ context: '8k', eviction: ['streaming:4+508'] })).secondsPerPrompt?.estimate as number,
