@@ -153,8 +153,10 @@ class Simulation implements Surroundings {
             accepted: (slot: number) => acceptedOf(drawn, this.requests.number[slot]!, this.requests.emitted[slot]!),
           };
           // What is cached of a token depends on its depth, and servers that take prompts first have no loops.
-          const never = { prefixCaching: false, promptsFirst: false, asyncScheduling: false };
-          const looped = { ...own, ...how, depth: of, speculation, ...never };
+          const never = { prefixCaching: false, promptsFirst: false };
+          // A runtime's own host works ahead in other ways, which its prices have.
+          const asyncScheduling = own.asyncScheduling === true && !how.promptsRotate;
+          const looped = { ...own, ...how, depth: of, speculation, ...never, asyncScheduling };
           const schedule = new LoopedScheduler(looped, ...common, (passes ?? pricer).knots);
           const seconds = (): number =>
             passes ? loopedSeconds(schedule, passes) : pricer.seconds(rowsOf(schedule, () => 1));

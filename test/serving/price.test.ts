@@ -224,17 +224,17 @@ it('the first token of a request alone is that of a plan, with its ends, none fa
     const { context: _context, ...served } = asked;
     const scenario: Scenario = {
       ...served,
-      workload: { arrivals: 'constant', rate: 0.01, requests: 3, promptTokens, outputTokens: 2 },
+      workload: { arrivals: 'constant', rate: 1e-4, requests: 3, promptTokens, outputTokens: 2 },
       server: { prefixCaching: 'off' },
     };
     const options = { findRate: false, skipBad: false, shard: null, progress: () => false };
     const run = (await simulate(scenario, await readSources(scenario), options)).runs[0]!;
     const because = `${stack} on ${gpus} ${device}, ${promptTokens} tokens, seed ${SEED}`;
-    // A runtime's chunks are counted otherwise.
-    const tolerance = stack === 'vllm-rlt' ? 0.02 : 0.015;
+    // Widths of chunks are linear between those of a grid.
+    const tolerance = { low: 0.05, estimate: 0.02, high: 0.05 };
     for (const end of ['low', 'estimate', 'high'] as const) {
       const ratio = (run[end].median_ttft_ms ?? 0) / 1e3 / first[end];
-      expect(Math.abs(ratio - 1), `${end}: ${because}`).toBeLessThan(tolerance);
+      expect(Math.abs(ratio - 1), `${end}: ${because}`).toBeLessThan(tolerance[end]);
     }
     const { geometry } = (await readSources(asked)).model;
     const operations = 2 * promptTokens * geometry.loops * geometry.layers * layerParameters(geometry);
