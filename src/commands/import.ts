@@ -55,12 +55,15 @@ async function run(args: Args): Promise<ExitCode> {
   const rates = ratesOf(device);
   const { tables, notes } = await selectTables(kinds, rates);
   const quiet = args.isSet('quiet');
-  for (const note of notes) say(quiet, note);
-  if (tables.every((table) => table.rows.length < FEWEST))
+  const isEmpty = tables.every((table) => table.rows.length < FEWEST);
+  for (const note of isEmpty ? notes.slice(1) : notes) say(quiet, note);
+  if (isEmpty) {
+    const measure = notes.length > 0 ? 'correct these rows' : `measure at least ${FEWEST} shapes of a class`;
     throw new UserError(
       `${show(path)} holds no table that can be used: ${notes[0] ?? `fewer than ${FEWEST} shapes of each class`}`,
-      source === 'csv' ? `measure at least ${FEWEST} shapes of a class` : 'choose another version, stack or GPU',
+      source === 'csv' ? measure : 'choose another version, stack or GPU',
     );
+  }
   const newest = tables
     .map((table) => table.source.version)
     .sort(compareVersions)

@@ -1,8 +1,11 @@
 /** `lla-sim plan --users N`: the fewest GPUs for each device. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { readSources } from '../plan/ask/on-disk.js';
-import { planFleet, readUsers, reportOfReplica, type PlannedFleet } from '../plan/decide/fleet.js';
+import { degreesFor, planFleet, readUsers, reportOfReplica, type PlannedFleet } from '../plan/decide/fleet.js';
 import type { ModelSource, Sources } from '../plan/ask/prepare.js';
+import { SERVER_GPUS } from '../devices/catalogue.js';
+import { gpuCounts } from '../geometry/geometry.js';
+import { counted } from '../numbers/units.js';
 import { remedyWords } from '../plan/decide/remedies.js';
 import type { SimulatedFleet } from '../serving/types.js';
 import { fleetJson, type AnsweredFleet } from '../report/plan-json.js';
@@ -45,11 +48,17 @@ export async function planFleets(
     );
     const nearest = near.reduce<(typeof near)[number] | null>((a, b) => (a && a.times <= b.times ? a : b), null)?.text;
     const { users: _users, ...one } = { ...scenario, gpus: reports.at(-1)?.settings.gpus ?? 1 };
+    // Heads such as Huginn's 55 divide over numbers that servers seldom have.
+    const odd = gpuCounts(sources.model.geometry).filter(
+      (n) => n <= SERVER_GPUS && !degreesFor(sources.model.geometry).includes(n),
+    );
     throw new UserError(
-      `no replicas of up to ${one.gpus} GPUs serve these users${nearest === undefined ? '' : `\n${nearest}`}`,
-      reports.some(({ removed }) => removed.length > 0)
-        ? 'relax a target, or take a larger GPU or a shorter context'
-        : remedyWords(one, sources),
+      `no replicas of up to ${counted(one.gpus, 'GPU')} serve these users${nearest === undefined ? '' : `\n${nearest}`}`,
+      scenario.gpus === undefined && odd.length > 0
+        ? `ask for a number over which the heads divide, too: --gpus ${odd.join(' or ')}`
+        : reports.some(({ removed }) => removed.length > 0)
+          ? 'relax a target, or take a larger GPU or a shorter context'
+          : remedyWords(one, sources),
       EXIT.noSolution,
     );
   }
