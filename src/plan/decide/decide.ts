@@ -346,11 +346,16 @@ export const NOTHING_ELSE = 'nothing else runs today';
 /** A target removed the full cache. */
 export const FULL_MISSES = `the full cache misses the targets, and ${NOTHING_ELSE}`;
 
-/** Why the full cache does not fit. */
-export const fullDoesNotFit = ({ memory: m }: Plan): string =>
-  'the full cache does not fit (one sequence takes ' +
-  `${formatDecimalBytes(m.kvBytesPerSequence + m.workspaceBytesPerSequence)}, ` +
-  `${formatDecimalBytes(Math.max(0, m.usableBytes - m.weightsBytes))} are free)`;
+/** Why the full cache does not fit, and whether half of it would. */
+export function fullDoesNotFit({ memory: m, cacheType }: Plan): string {
+  const free = Math.max(0, m.usableBytes - m.weightsBytes);
+  const halved = m.kvBytesPerSequence / 2 + m.workspaceBytesPerSequence;
+  return (
+    'the full cache does not fit (one sequence takes ' +
+    `${formatDecimalBytes(m.kvBytesPerSequence + m.workspaceBytesPerSequence)}, ${formatDecimalBytes(free)} are free` +
+    `${cacheType === 'f16' && halved <= free ? '; in 8 bits it fits: --cache-type fp8' : ''})`
+  );
+}
 
 /** Why no plan of these runs today. */
 function noStackReason(r: Asked, plans: readonly Plan[]): string {
