@@ -28,7 +28,7 @@ import {
   type Measured,
   type Sides,
 } from './fit-attainable.js';
-import { fitWalk, walksOf } from './fit-undivided.js';
+import { endsOf, fitWalk, walksOf } from './fit-undivided.js';
 import { formOf, generationOf } from '../src/stacks/fit/gpus.js';
 import { TUNED_CLASSES, type TunedClass } from '../kernels/tuned.js';
 import type { StackFile } from '../src/stacks/stack-schema.js';
@@ -145,7 +145,10 @@ if (write) {
     from: names,
     pooled: pooled as AttainableFile['pooled'],
     undividedSecondsPerByte: { estimate: toFour(walk.estimate), low: toFour(walk.low), high: toFour(walk.high) },
+    undividedEnds: { low: 0, high: Infinity },
     devices,
   };
+  const { low, high } = endsOf(files, file);
+  Object.assign(file, { undividedEnds: { low: toFour(low), high: toFour(high) } });
   writeFileSync('calibrations/attainable.json', `${JSON.stringify(file, null, 1)}\n`);
 }

@@ -4,7 +4,11 @@
  */
 import type { Interval } from '../src/cost/evidence.js';
 import { median } from '../src/numbers/statistics.js';
-import type { Measured } from './fit-attainable.js';
+import { findDevice } from '../src/devices/find.js';
+import { attainableSeconds, lawsOf, UNDIVIDED, type AttainableFile } from '../src/stacks/attainable.js';
+import { walksAlone } from '../src/stacks/serving.js';
+import type { StackFile } from '../src/stacks/stack-schema.js';
+import { timesOf, type Measured } from './fit-attainable.js';
 
 /** Cached bytes of a head from which the walk, and not the launch, is timed. */
 const LONG_BYTES = 2 ** 20;
@@ -48,4 +52,31 @@ export function fitWalk(gpus: readonly Walks[]): Interval {
   });
   const [middle, half] = [centre(gpus), Math.max(...beyond)];
   return { estimate: Math.exp(middle), low: Math.exp(middle - half), high: Math.exp(middle + half) };
+}
+
+/**
+ * The ends, over estimates, between which 95 % of the calls lie on each GPU whose server divides no sequence: by the
+ * laws of all GPUs together, as for a GPU without tables.
+ */
+export function endsOf(files: readonly StackFile[], file: AttainableFile): AttainableFile['undividedEnds'] {
+  const gpus = files
+    .filter(({ stack, device }) => walksAlone(stack, device))
+    .map(({ device, ...of }) => {
+      const laws = lawsOf({ ...file, devices: {} }, findDevice(device), device, true);
+      const times = of.tables
+        .filter(({ op }) => op === UNDIVIDED)
+        .flatMap((table) => timesOf({ device, ...of }, table));
+      return times
+        .map(({ class: kind, work, rates, seconds }) => {
+          const call = { class: kind, table: { op: UNDIVIDED, shape: {} }, work };
+          return seconds / attainableSeconds(laws, call, rates).estimate;
+        })
+        .sort((a, b) => a - b);
+    })
+    .filter((ratios) => ratios.length > 0);
+  const at = (ratios: readonly number[], share: number): number => ratios[Math.round(share * (ratios.length - 1))]!;
+  return {
+    low: Math.min(1, ...gpus.map((ratios) => at(ratios, 0.025))),
+    high: Math.max(1, ...gpus.map((ratios) => at(ratios, 0.975))),
+  };
 }

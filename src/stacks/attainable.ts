@@ -71,8 +71,11 @@ export interface AttainableLaws {
   /** Stack files that laws were fitted to. */
   readonly from: readonly string[];
   /** Where the server's attention does not divide a sequence over the GPU; else absent. */
-  readonly undivided?: TileRates & { readonly secondsPerByte: Interval };
+  readonly undivided?: TileRates & { readonly secondsPerByte: Interval; readonly ends: UndividedEnds };
 }
+
+/** Ends of calls that divide no sequence, over their estimates. */
+type UndividedEnds = Readonly<Record<'low' | 'high', number>>;
 
 /** All of calibrations/attainable.json: laws for the clock and units of the reference. */
 export interface AttainableFile {
@@ -86,6 +89,8 @@ export interface AttainableFile {
    * differ less by them than by cycles.
    */
   readonly undividedSecondsPerByte: Interval;
+  /** Between these lay 95 % of such calls on each GPU, by the laws of all GPUs together. */
+  readonly undividedEnds: UndividedEnds;
   /** By id of the catalogue. */
   readonly devices: Readonly<Record<string, AttainableLaws['own']>>;
 }
@@ -114,7 +119,9 @@ export function lawsOf(file: AttainableFile, spec: DeviceSpec, measured = spec.i
       ]),
     ) as Record<TunedClass, string[]>,
     from: file.from,
-    ...(undivided ? { undivided: walkOf(file.undividedSecondsPerByte, tileRates(spec)) } : {}),
+    ...(undivided
+      ? { undivided: { ...walkOf(file.undividedSecondsPerByte, tileRates(spec)), ends: file.undividedEnds } }
+      : {}),
   };
 }
 
@@ -129,7 +136,10 @@ function withGaps<B extends AttainableLaws['own']>(brackets: B): B {
 }
 
 /** A unit reads a head no faster than it multiplies the tiles: a GeForce's at half of the rate. */
-function walkOf({ estimate, low, high }: Interval, tiles: TileRates): NonNullable<AttainableLaws['undivided']> {
+function walkOf(
+  { estimate, low, high }: Interval,
+  tiles: TileRates,
+): Omit<NonNullable<AttainableLaws['undivided']>, 'ends'> {
   const slower = Math.max(1, tileSecondsPerByte(tiles) / estimate);
   return { ...tiles, secondsPerByte: { estimate: slower * estimate, low: slower * low, high: slower * high } };
 }
@@ -196,5 +206,11 @@ export function attainableSeconds(laws: AttainableLaws, call: TunedCall, rates: 
   const estimate = by(bracket.middle);
   const slow =
     call.class === 'product-fp8' ? Math.min(by(bracket.slow), inSixteenBits(laws, call, rates)) : by(bracket.slow);
-  return { estimate, low: Math.min(estimate, by(bracket.fast)), high: Math.max(estimate, slow) };
+  // A server that was left out of a law may divide where others do not; of a call that divides none more is known.
+  const ends = work.walkedBytes === undefined ? undefined : laws.undivided?.ends;
+  return {
+    estimate,
+    low: Math.max(estimate * (ends?.low ?? 0), Math.min(estimate, by(bracket.fast))),
+    high: Math.min(estimate * (ends?.high ?? Infinity), Math.max(estimate, slow)),
+  };
 }

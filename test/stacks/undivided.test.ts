@@ -1,5 +1,5 @@
 /** Attention that does not divide a sequence: what one unit reads alone decides, where the server's kernel is such. */
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { listed } from '../../kernels/tuned.js';
 import { randomFrom } from '../../src/numbers/random.js';
@@ -9,7 +9,7 @@ import { prepare } from '../../src/plan/ask/prepare.js';
 import { attainableSeconds, lawsOf, type AttainableFile } from '../../src/stacks/attainable.js';
 import { explainAttainable } from '../../src/stacks/explain.js';
 import { timesOf } from '../../scripts/fit-attainable.js';
-import { fitWalk, walksOf } from '../../scripts/fit-undivided.js';
+import { endsOf, fitWalk, walksOf } from '../../scripts/fit-undivided.js';
 import { walksAlone } from '../../src/stacks/serving.js';
 import type { StackFile } from '../../src/stacks/stack-schema.js';
 
@@ -152,5 +152,19 @@ describe('the fit', () => {
     expect(own.estimate / estimate).toBeCloseTo(1, 2);
     expect(own.low / low).toBeCloseTo(1, 2);
     expect(own.high / high).toBeCloseTo(1, 2);
+  });
+
+  it('has the ends of the calls that were measured, and none beyond them', () => {
+    const files = readdirSync(new URL('../../calibrations/stacks/', import.meta.url))
+      .filter((name) => name.endsWith('.json'))
+      .map((name) => read<StackFile>(`stacks/${name}`));
+    const { low, high } = endsOf(files, file);
+    expect(file.undividedEnds.low / low).toBeCloseTo(1, 2);
+    expect(file.undividedEnds.high / high).toBeCloseTo(1, 2);
+    const ends = attainableSeconds(undivided!, call(16, 8, 2048), rates);
+    expect(ends.high / ends.estimate).toBeLessThanOrEqual(file.undividedEnds.high * (1 + 1e-9));
+    expect(ends.low / ends.estimate).toBeGreaterThanOrEqual(file.undividedEnds.low * (1 - 1e-9));
+    const others = attainableSeconds(divided!, call(16, 8, 2048), rates);
+    expect(others.high / others.estimate).toBeGreaterThan(file.undividedEnds.high);
   });
 });
