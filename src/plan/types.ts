@@ -162,7 +162,7 @@ export interface OperatingPoint extends DecodeFigures {
   readonly tokensPerSecondPerUser: Interval | null;
 }
 
-/** Prefill of one prompt of as many tokens as the context, its rate, its first token. Null where `notPriced` says why. */
+/** Prefill of a prompt of as many tokens as the context: time, rate, first token. Null where `notPriced` says why. */
 export interface PromptFigures {
   readonly secondsPerPrompt: Interval | null;
   /** With what a server takes between a user and its scheduler. */

@@ -3,6 +3,7 @@
  * that leave early, and speculation by the first loops, each with the full cache and with the best plan of every codec
  * that keeps quality. What each serves within the targets stands beside what is known to be left of quality.
  */
+import { greatest, rollups } from 'd3-array';
 import { isUncompressed } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import type { ModelSource, Sources } from '../plan/ask/prepare.js';
@@ -66,12 +67,12 @@ function waysOf(
 /** Of each kind of codec the plan that makes most tokens, by the slow end. */
 function bestOfKinds(plans: readonly Plan[]): Plan[] {
   const speed = (p: Plan): number => p.decode.tokensPerSecond?.low ?? 0;
-  const best = new Map<string, Plan>();
-  for (const p of representatives(plans)) {
-    const known = best.get(p.codec.kind);
-    if (p.eviction === null && (!known || speed(p) > speed(known))) best.set(p.codec.kind, p);
-  }
-  return [...best.values()];
+  const whole = representatives(plans).filter((p) => p.eviction === null);
+  return rollups(
+    whole,
+    (of) => greatest(of, speed)!,
+    ({ codec }) => codec.kind,
+  ).map(([, best]) => best);
 }
 
 /** What is known of quality: rounds of proposals lose nothing, and figures of a codec say nothing of early exit. */

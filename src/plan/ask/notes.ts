@@ -46,8 +46,8 @@ export function notesOf(
   const notes: string[] = [];
   if (scenario.ttft !== undefined && bringsRequests(scenario))
     notes.push(
-      `--ttft ${String(scenario.ttft)} is a target of the workload’s requests: a simulation judges it, and no plan is ` +
-        `left out by the first token after ${formatTokens(question.contextTokens)} tokens`,
+      `--ttft ${String(scenario.ttft)} is a target of the workload’s requests: a simulation judges it, and no plan ` +
+        `is left out by the first token after ${formatTokens(question.contextTokens)} tokens`,
     );
   const { contextTokens, maxModelLen = Infinity } = question;
   if (scenario.context !== undefined && maxModelLen < contextTokens)

@@ -5,16 +5,17 @@ import { flagOf, type Scenario } from '../../schema/settings.js';
 import { runsOn } from '../../stacks/choose.js';
 import { besideHost, Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
 import { serverDefaults, serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
-import { stackLabel } from '../../stacks/serving.js';
 import {
   isAsynchronous,
   isRuntime,
   isStack,
   listedAs,
+  RUNTIMES,
   servedBy,
+  stackLabel,
   stackName,
   usualStack,
-  RUNTIMES,
+  type Host as Server,
 } from '../../stacks/serving.js';
 import { formatMilliseconds, parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
 import type { PlanRequest } from '../types.js';
@@ -185,10 +186,8 @@ export function promptChunkTokens(
 const wholeNumber = (value: string | number | undefined): number | undefined =>
   value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
 
-/** A server as it is named; its version is null for today's. */
-export interface Host {
-  readonly stack: string;
-  readonly version: string | null;
+/** A server as it is named. */
+export interface Host extends Server {
   readonly name: string;
 }
 

@@ -1,4 +1,5 @@
 /** How many GPUs serve so many users: replicas of one or several GPUs that share the model. Pure. */
+import { least, rollup } from 'd3-array';
 import { priceStep } from '../../cost/latency.js';
 import { UserError } from '../../errors.js';
 import { gpuCounts } from '../../geometry/geometry.js';
@@ -125,12 +126,11 @@ export function fleetOf(users: number, planned: readonly Planned[], asked: numbe
   const unsure = ({ besidePrompts: answers }: FleetRow): number => (answers?.end === 'estimate' ? 1 : 0);
   const ofCodec = (a: FleetRow, b: FleetRow): number =>
     fewestFirst(a, b) || unsure(a) - unsure(b) || a.tensorParallel - b.tensorParallel;
-  const best = new Map<string, FleetRow>();
-  for (const row of all) {
-    const key = row.planId.replace(/\/[^/]*/, '');
-    const known = best.get(key);
-    if (!known || ofCodec(row, known) < 0) best.set(key, row);
-  }
+  const best = rollup(
+    all,
+    (of) => least(of, ofCodec)!,
+    ({ planId }) => planId.replace(/\/[^/]*/, ''),
+  );
   const rows = [...best.values()].sort((a, b) => fewestFirst(a, b) || b.tokensPerSecond - a.tokensPerSecond);
   // Where an answer recommends nothing at all, as beyond the published contexts, neither does a fleet.
   const known = planned.some(({ report: { answer } }) => answer.deploy !== null || answer.upside !== null);
@@ -190,8 +190,7 @@ function timesOf(
 
 function rowOf(users: number, r: PlanRequest, p: Plan): FleetRow[] {
   const { mostUsersPerReplica, limitedBy } = usersOf(p, r);
-  if (isUnfit(p)) return [];
-  if (mostUsersPerReplica < 1) return [];
+  if (isUnfit(p) || mostUsersPerReplica < 1) return [];
   const replicas = Math.ceil(users / mostUsersPerReplica);
   const gpus = replicas * r.gpus;
   return [

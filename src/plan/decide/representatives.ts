@@ -1,4 +1,5 @@
 /** Which rows count: those that nobody would take, one row a codec, the Pareto front. */
+import { greatest, rollup } from 'd3-array';
 import type { Mark } from '../answer-types.js';
 import type { Plan } from '../types.js';
 
@@ -15,13 +16,7 @@ export const settingOf = ({ id, eviction }: Pick<Plan, 'id' | 'eviction'>): stri
  * end of its interval.
  */
 export function representatives(plans: readonly Plan[]): Plan[] {
-  const best = new Map<string, Plan>();
-  for (const p of plans) {
-    const key = settingOf(p);
-    const known = best.get(key);
-    if (!known || rank(p) > rank(known)) best.set(key, p);
-  }
-  const chosen = new Set(best.values());
+  const chosen = new Set(rollup(plans, (paths) => greatest(paths, rank), settingOf).values());
   return plans.filter((p) => chosen.has(p));
 }
 
