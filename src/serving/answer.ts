@@ -6,7 +6,7 @@ import { hostOf } from '../plan/ask/server.js';
 import { prepare, type Sources } from '../plan/ask/prepare.js';
 import { candidateOf } from '../plan/ask/candidates.js';
 import { testedSimulation } from '../plan/ask/tested.js';
-import { makePlan } from '../plan/plan.js';
+import { asksQuality, makePlan } from '../plan/plan.js';
 import { representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
@@ -330,11 +330,9 @@ export function choose(plan: PlanReport, r: PlanRequest, server: Ways, all: bool
   const together = plan.plans.filter((p) => goes(p, server));
   const plans = together.length > 0 ? together : plan.plans;
   const fitting = fittingOf(plans);
-  const { minimums, retrievalTokens, maxKl, minRecall } = r.targets;
-  const byTargets = minimums.length > 0 || retrievalTokens !== null || maxKl !== undefined || minRecall !== undefined;
   // Of a model without published or measured figures nothing is known, and nothing is left out.
   const keeps = (p: Plan): boolean =>
-    byTargets ||
+    asksQuality(r) ||
     (r.publishedAs === null && !r.fidelity) ||
     (isUncompressed(p.codec) && p.eviction === null) ||
     (p.qualityKept?.share ?? 0) >= r.keep;

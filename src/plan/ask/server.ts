@@ -17,6 +17,7 @@ import {
   usualStack,
   type Host as Server,
 } from '../../stacks/serving.js';
+import { halved } from '../../numbers/halving.js';
 import { formatMilliseconds, parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
 import type { PlanRequest } from '../types.js';
 import type { Sources, ModelSource } from './prepare.js';
@@ -113,12 +114,7 @@ export function besideMeasured(
     runtime.with(besideHost(runtime.source, launch, text), { ...runtime.choice, execution: 'eager' });
   const stepOf = (launch: number): number => secondsOf(eager(launch), contextTokens).estimate;
   const [least, most] = LAUNCH_SECONDS;
-  let [low, high] = [Math.log(least), Math.log(most)];
-  for (let i = 0; i < 30; i++) {
-    const middle = (low + high) / 2;
-    if (stepOf(Math.exp(middle)) < seconds) low = middle;
-    else high = middle;
-  }
+  const [low, high] = halved([Math.log(least), Math.log(most)], 30, (log) => stepOf(Math.exp(log)) < seconds);
   const launch = Math.exp((low + high) / 2);
   const how = 'time a token of one sequence with few tokens cached, kernels launched one by one, all loops taken';
   if (seconds > stepOf(most))

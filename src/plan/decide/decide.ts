@@ -1,9 +1,9 @@
 /** The decision: what to deploy today, what compression would bring, what it loses, what can go wrong. Pure. */
-import { greatest } from 'd3-array';
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
 import { isRuntime, listedAs, RUNTIMES, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
+import { best as bestOf } from '../../numbers/best.js';
 import { counted, formatDecimalBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { planName } from '../words/words.js';
@@ -40,7 +40,7 @@ export const knownTo = (r: PlanRequest): number =>
   Math.min(longestContext(r.publishedAs) ?? Infinity, r.geometry.maxPositions);
 
 /** The first of those with the highest value. */
-const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | null => greatest(plans, value) ?? null;
+const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | null => bestOf(plans, value) ?? null;
 
 /** Of the plans that are not materially slower than the fastest, the one of which most is known. */
 function bestKnown(plans: readonly Plan[]): Plan | null {

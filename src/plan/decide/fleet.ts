@@ -11,7 +11,7 @@ import { chanceWithin } from '../evaluate/chance.js';
 import { knownTo, likelySpeed, verdictOn } from './decide.js';
 import { answersBesidePrompts, type AnswersBesidePrompts } from './risks.js';
 import { served } from './served.js';
-import { configurationOf } from '../evaluate/evaluate.js';
+import { configurationOfPlan } from '../evaluate/evaluate.js';
 import { promptPricer } from '../evaluate/prompt-time.js';
 import { planName } from '../words/words.js';
 import { makePlan } from '../plan.js';
@@ -173,9 +173,8 @@ function timesOf(
   const { pricer, targets, contextTokens } = r;
   const target = targets.secondsPerToken;
   return (row, p) => {
-    const candidate = candidateOf(r, row.planId);
-    if (!pricer || !candidate) return null;
-    const c = configurationOf(r, candidate);
+    const c = configurationOfPlan(r, row.planId);
+    if (!pricer || !c) return null;
     const { estimate, low, high, evidence } = priceStep(c, pricer, row.usersPerReplica, contextTokens);
     const seconds = { estimate, low, high };
     const prompt = target === null ? null : prompts(c, p).secondsPerPrompt;

@@ -1,6 +1,7 @@
 /** When no plan meets the time targets: how near they come, and what would help. */
 import { SERVER_GPUS } from '../../devices/catalogue.js';
 import { gpuCounts } from '../../geometry/geometry.js';
+import { furthest } from '../../numbers/halving.js';
 import { counted, formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { candidateOf } from '../ask/candidates.js';
@@ -153,12 +154,8 @@ function meets(r: PlanRequest, { id }: Pick<Plan, 'id'>): boolean {
 
 /** The longest context of whole kilotokens at which a plan meets the targets; null where none does. */
 function shorterContext(r: PlanRequest, p: Plan): number | null {
-  let [fits, fails] = [0, Math.ceil(r.contextTokens / 1024)];
-  while (fails - fits > 1) {
-    const middle = Math.floor((fits + fails) / 2);
-    if (meets({ ...r, contextTokens: middle * 1024 }, p)) fits = middle;
-    else fails = middle;
-  }
+  const isMet = (kilotokens: number): boolean => meets({ ...r, contextTokens: kilotokens * 1024 }, p);
+  const fits = furthest(0, Math.ceil(r.contextTokens / 1024), isMet);
   return fits === 0 ? null : fits * 1024;
 }
 

@@ -1,5 +1,6 @@
 /** Which rows count: those that nobody would take, one row a codec, the Pareto front. */
-import { greatest, rollup } from 'd3-array';
+import { rollup } from 'd3-array';
+import { best } from '../../numbers/best.js';
 import type { Mark } from '../answer-types.js';
 import type { Plan } from '../types.js';
 
@@ -16,7 +17,7 @@ export const settingOf = ({ id, eviction }: Pick<Plan, 'id' | 'eviction'>): stri
  * end of its interval.
  */
 export function representatives(plans: readonly Plan[]): Plan[] {
-  const chosen = new Set(rollup(plans, (paths) => greatest(paths, rank), settingOf).values());
+  const chosen = new Set(rollup(plans, (paths) => best(paths, rank), settingOf).values());
   return plans.filter((p) => chosen.has(p));
 }
 

@@ -41,7 +41,7 @@ import type { Configuration } from '../../schedule/schedule.js';
 import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
 import { defined } from '../../present.js';
-import { candidateId } from '../ask/candidates.js';
+import { candidateId, candidateOf } from '../ask/candidates.js';
 import { chanceWithin } from './chance.js';
 import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
 import { UNPRICED, type PromptPricer } from './prompt-time.js';
@@ -68,6 +68,12 @@ export function configurationOf(r: Configured, c: Candidate): Configuration {
     targetWorkgroups: r.targetWorkgroups,
     bindingBytes: r.bindingBytes,
   };
+}
+
+/** That of the plan with this id; undefined where the request has no such candidate. */
+export function configurationOfPlan(r: PlanRequest, planId: string): Configuration | undefined {
+  const candidate = candidateOf(r, planId);
+  return candidate && configurationOf(r, candidate);
 }
 
 /** Bytes that plans may use: utilisation of the memory, less the reserve. */
