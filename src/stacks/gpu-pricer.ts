@@ -55,7 +55,6 @@ const HANDED = 'its rows come in 8 bits from the kernel before, so their quantis
 const LEAST_SHARE = 0.5;
 /** Of what a neighbour's kernel does on the way, for nothing. */
 const NOTHING_TO_EXPLAIN: CallExplanation = { law: { kind: 'sum', seconds: 0, parts: [] }, data: null, leftOut: [] };
-const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
 /** Whether tables have attention that divides no sequence, of units that multiply tiles at the same rate. */
 export const measuresUndivided = ({ stack, ratio }: Pick<GpuSources, 'stack' | 'ratio'>): boolean =>
@@ -69,16 +68,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   const rates = ratesOf(datasheet, linkRate(link, 2));
   // One with the same chip, a faster link and other rates.
   const otherCard = stack !== null && stack.file.device !== sources.device;
-  const free: Price = {
-    estimate: 0,
-    low: 0,
-    high: 0,
-    evidence: 'measured',
-    octavesOutside: 0,
-    by: named,
-    floor: NO_FLOOR,
-  };
-
+  const free = asPrice({ estimate: 0, low: 0, high: 0 }, 'measured', 0, named, { memory: 0, compute: 0 }, 0);
   const walksByLaw = laws.undivided !== undefined && !measuresUndivided(sources);
   /** A time of these tables, here. */
   const here = (

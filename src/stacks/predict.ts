@@ -90,7 +90,7 @@ export class TablePredictor {
     octavesOutside += beyondAll;
     widening += added;
     if (beyondAll > 0) because?.(words.outside('their combination', beyondAll, PER_OCTAVE_INSIDE), added, 'added');
-    const estimate = law * Math.exp(interpolateAt(this.#grid, places));
+    const estimate = law * Math.exp(interpolateAt(this.#grid.lines, places, (index) => this.#grid.values[index]!));
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
     // A size that no table has is told by its own line above.
     const areLines = this.#measured[0]!.includes(sizes[0]!) && this.#measured[1]?.includes(sizes[1]!) === true;
