@@ -163,7 +163,9 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const byLaw = priced(call, own);
     const faster = otherCard && kind === 'all-reduce' ? priced({ ...sum, class: call.class }, own) : null;
     const throughHost = throughHostSeconds(kind, sent, gpus, link);
-    return { call, rates: own, throughHost, byLaw, price: noFaster(byLaw, faster) };
+    // A slower link takes no less at any end than a faster one did.
+    const price = faster ? endsOf(byLaw, faster, Math.max) : byLaw;
+    return { call, rates: own, throughHost, byLaw, price };
   };
   type Exchange = NonNullable<ReturnType<typeof exchangeOf>>;
   /** Its price where it goes through a host, of which there are others. */
@@ -178,7 +180,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     // A gather sends half of what a sum does, which the tables of a machine have.
     const sum = kind === 'all-gather' ? exchangeOf('all-reduce', bytes, gpus) : null;
     return sum?.throughHost && sum.price.evidence !== 'attainable'
-      ? atMost(own, onHosts(sum.price, sum.throughHost))
+      ? endsOf(own, onHosts(sum.price, sum.throughHost), Math.min)
       : own;
   };
   const rotates = stack !== null && rotatesInAttention(stack.file.stack);
@@ -317,23 +319,12 @@ function onHosts(price: Price, { slowest, slow, fastest }: HostEnds): Price {
   return { ...price, low, estimate, high: Math.max(price.high, slow) };
 }
 
-/** A slower link takes no less at any end than a faster one did. */
-const noFaster = (price: Price, faster: Price | null): Price =>
-  faster
-    ? {
-        ...price,
-        estimate: Math.max(price.estimate, faster.estimate),
-        low: Math.max(price.low, faster.low),
-        high: Math.max(price.high, faster.high),
-      }
-    : price;
-
-/** No end is later than the other's. */
-const atMost = (price: Price, other: Price): Price => ({
+/** A price of which each end is that of two. */
+const endsOf = (price: Price, other: Price, choose: (a: number, b: number) => number): Price => ({
   ...price,
-  low: Math.min(price.low, other.low),
-  estimate: Math.min(price.estimate, other.estimate),
-  high: Math.min(price.high, other.high),
+  estimate: choose(price.estimate, other.estimate),
+  low: choose(price.low, other.low),
+  high: choose(price.high, other.high),
 });
 
 const ratesOf = (d: Datasheet, linkBytesPerSecond: number | null): Rates => ({

@@ -72,26 +72,16 @@ function checkBatch(
     throw new UserError(`${label} generates one batch from end to end: it has no --${found[0]}`, 'leave it out');
 }
 
-/** What one sequence took a token on the user's server. */
-interface MeasuredStep {
-  readonly text: string;
-  readonly seconds: number;
-  readonly contextTokens: number;
-}
-
 /** @throws UserError unless it is a time and the tokens that were cached, such as `59ms@160` */
-function readMeasuredStep(text: string): MeasuredStep {
+function readMeasuredStep(text: string) {
   const [, time, tokens] = /^([^@]+)@([^@]+)$/.exec(text) ?? [];
   if (time === undefined || tokens === undefined)
     throw new UserError(
       `--measured-step must be a time and the tokens that were cached, not ${show(text)}`,
       'write for example --measured-step 59ms@160',
     );
-  return {
-    text,
-    seconds: parseSeconds(time, '--measured-step'),
-    contextTokens: parseTokens(tokens, '--measured-step'),
-  };
+  const flag = '--measured-step';
+  return { seconds: parseSeconds(time, flag), contextTokens: parseTokens(tokens, flag) };
 }
 
 /** Seconds a launch of hosts, from a fast one to a slow one: 5 to 28 µs were measured. */
@@ -101,15 +91,16 @@ const LEAST_GROWTH = 1.05;
 
 /**
  * The runtime beside the user's own host: the one beside which a step of one sequence takes what it took.
+ * @param text `--measured-step`
  * @param secondsOf a step of one sequence of so many tokens under a runtime
  * @throws UserError where no host makes the step take so long
  */
 export function besideMeasured(
   runtime: Runtime,
-  asked: string,
+  text: string,
   secondsOf: (runtime: Runtime, contextTokens: number) => Interval,
 ): Runtime {
-  const { text, seconds, contextTokens } = readMeasuredStep(asked);
+  const { seconds, contextTokens } = readMeasuredStep(text);
   const eager = (launch: number): Runtime =>
     runtime.with(besideHost(runtime.source, launch, text), { ...runtime.choice, execution: 'eager' });
   const stepOf = (launch: number): number => secondsOf(eager(launch), contextTokens).estimate;

@@ -99,34 +99,28 @@ const stepOf = (p: Plan): Timed | null =>
 const promptOf = ({ prefill: { secondsToFirstToken: seconds, evidence } }: Plan): Timed | null =>
   seconds && evidence ? { seconds, evidence } : null;
 
-/** By how much each target fails. */
-function missesOf(r: PlanRequest, p: Plan): string[] {
-  const { secondsPerToken, secondsToFirstToken } = r.targets;
-  const list: string[] = [];
-  const add = (what: string, time: Timed | null, target: number | null): void => {
-    if (target === null || time === null || (chanceWithin(time, target) ?? 0) >= r.confidence) return;
-    const { seconds } = time;
-    list.push(
-      `${timeLabel(seconds.estimate, true)} ${what} (${timeLabel(seconds.low, true)} to ` +
-        `${timeLabel(seconds.high, true)}) against ${timeLabel(target, true)}`,
-    );
-  };
-  add('a token', stepOf(p), secondsPerToken);
-  add('to the first token', promptOf(p), secondsToFirstToken);
-  return list;
+/** Targets of time that a plan misses, with what it takes. */
+function missedBy({ targets, confidence }: PlanRequest, p: Plan) {
+  const asked = [
+    { flag: '--tpot', what: 'a token', time: stepOf(p), target: targets.secondsPerToken },
+    { flag: '--ttft', what: 'to the first token', time: promptOf(p), target: targets.secondsToFirstToken },
+  ];
+  return asked.flatMap(({ time, target, ...words }) =>
+    time && target !== null && (chanceWithin(time, target) ?? 0) < confidence ? [{ ...words, time, target }] : [],
+  );
 }
+
+/** By how much each target fails. */
+const missesOf = (r: PlanRequest, p: Plan): string[] =>
+  missedBy(r, p).map(
+    ({ what, time: { seconds }, target }) =>
+      `${timeLabel(seconds.estimate, true)} ${what} (${timeLabel(seconds.low, true)} to ` +
+      `${timeLabel(seconds.high, true)}) against ${timeLabel(target, true)}`,
+  );
 
 /** Changes of one thing at a time with which a plan meets its time targets; where it misses both, both are relaxed. */
 export function relaxations(r: PlanRequest, p: Plan): string[] {
-  const { secondsPerToken, secondsToFirstToken } = r.targets;
-  const relaxed = (flag: string, time: Timed | null, target: number | null): string | null =>
-    target === null || time === null || (chanceWithin(time, target) ?? 0) >= r.confidence
-      ? null
-      : `${flag} ${timeLabel(upward(timeAt(time, r.confidence)))}`;
-  const own = present([
-    relaxed('--tpot', stepOf(p), secondsPerToken),
-    relaxed('--ttft', promptOf(p), secondsToFirstToken),
-  ]);
+  const own = missedBy(r, p).map(({ flag, time }) => `${flag} ${timeLabel(upward(timeAt(time, r.confidence)))}`);
   const shorter = shorterContext(r, p);
   const gpus = moreGpus(r, p);
   return present([
