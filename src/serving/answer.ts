@@ -1,5 +1,5 @@
 /** From a scenario with a workload to what happens when its requests come. */
-import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
+import { takesPositions, takesWhole } from '../codecs/registry.js';
 import { verificationRefusal } from '../codecs/verification.js';
 import { EXIT, UserError } from '../errors.js';
 import { hostOf } from '../plan/ask/server.js';
@@ -7,7 +7,7 @@ import { prepare, type Sources } from '../plan/ask/prepare.js';
 import { candidateOf } from '../plan/ask/candidates.js';
 import { testedSimulation } from '../plan/ask/tested.js';
 import { asksQuality, makePlan } from '../plan/plan.js';
-import { representatives } from '../plan/decide/representatives.js';
+import { isFullCache, representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { turn } from '../io/turn.js';
@@ -334,14 +334,14 @@ export function choose(plan: PlanReport, r: PlanRequest, server: Ways, all: bool
   const keeps = (p: Plan): boolean =>
     asksQuality(r) ||
     (r.publishedAs === null && !r.fidelity) ||
-    (isUncompressed(p.codec) && p.eviction === null) ||
+    isFullCache(p) ||
     (p.qualityKept?.share ?? 0) >= r.keep;
   if (all) return fitting.filter(keeps);
   const few = [plans, representatives(plans)].find((some) => some.length <= FEW);
   if (few) return few.filter((p) => p.maxBatch.exact >= 1);
   const { upside, deploy } = plan.answer;
   const recommended = (upside ?? deploy)?.planId;
-  const full = fitting.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const full = fitting.find(isFullCache);
   const named = fitting.filter((p) => p.id === recommended || p === full);
   return named.length > 0 ? named : fitting.slice(0, 1);
 }

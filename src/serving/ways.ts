@@ -10,7 +10,7 @@ import type { ModelSource, Sources } from '../plan/ask/prepare.js';
 import { withChosenLoops } from '../plan/ask/sources.js';
 import { keptWithLoops } from '../plan/evaluate/quality-kept.js';
 import { needsOf } from '../plan/words/words.js';
-import { representatives } from '../plan/decide/representatives.js';
+import { isFullCache, representatives } from '../plan/decide/representatives.js';
 import type { Plan } from '../plan/types.js';
 import { best } from '../numbers/best.js';
 import { depthNames } from '../quality/exit-depths.js';
@@ -78,9 +78,8 @@ function bestOfKinds(plans: readonly Plan[]): Plan[] {
 
 /** What is known of quality: rounds of proposals lose nothing, and figures of a codec say nothing of early exit. */
 function qualityOf(way: WayName, plan: Plan, depth: Depth | null): WayRow['quality'] {
-  const full = isUncompressed(plan.codec) && plan.eviction === null;
   if (way !== 'early exit') return { share: plan.qualityKept?.share ?? null, of: null };
-  const published = full ? depth?.published?.quality : null;
+  const published = isFullCache(plan) ? depth?.published?.quality : null;
   if (!published) return { share: null, of: null };
   const { right, allLoops, items, task } = published;
   // Half of a 95 % interval of a share of so many questions, in questions.

@@ -7,7 +7,7 @@ import { best as bestOf } from '../../numbers/best.js';
 import { counted, formatDecimalBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { planName } from '../words/words.js';
-import { isRuined, isUnfit, isUseless, representatives, withoutRoom } from './representatives.js';
+import { isFullCache, isRuined, isUnfit, isUseless, representatives, withoutRoom } from './representatives.js';
 import { served } from './served.js';
 import { risksOf } from './risks.js';
 import type { Alternative, Answer, Choice } from '../answer-types.js';
@@ -324,11 +324,8 @@ function noStackReason(r: PlanRequest, plans: readonly Plan[]): string {
       : r.tablesLeftOut
         ? '--stack attainable leaves the kernels of serving stacks out'
         : `no kernels of a serving stack were measured on ${r.device.name}`;
-  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
-  if (!full)
-    return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
-      ? FULL_MISSES
-      : 'no serving stack runs a compressed cache';
+  const full = plans.find((p) => isFullCache(p) && p.cacheType === 'f16');
+  if (!full) return r.candidates.some(isFullCache) ? FULL_MISSES : 'no serving stack runs a compressed cache';
   return full.maxBatch.exact < 1
     ? `${fullDoesNotFit(full)}, and ${NOTHING_ELSE}`
     : STACKS.some((stack) => stack === r.servingStack)

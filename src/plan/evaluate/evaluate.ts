@@ -43,6 +43,7 @@ import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
 import { defined, present } from '../../present.js';
 import { candidateId, candidateOf } from '../ask/candidates.js';
+import { isFullCache } from '../decide/representatives.js';
 import { chanceWithin } from './chance.js';
 import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
 import { UNPRICED, type PromptPricer } from './prompt-time.js';
@@ -83,7 +84,7 @@ export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'res
 
 /** Stacks keep a full cache in 16 bits or in 8-bit floats and evict nothing. */
 const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
-  isUncompressed(c.codec) && c.eviction === null && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
+  isFullCache(c) && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
 
 /** The model without any loss, whatever is published of it. */
 const isItself = (r: Pick<PlanRequest, 'choice' | 'geometry' | 'contextTokens'>, c: Candidate): boolean =>
@@ -313,6 +314,7 @@ export function unlikeWanted(r: PlanRequest, c: Candidate) {
 }
 
 function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: MemoryModel): Mark[] {
+  const mark = (code: Mark['code'], message: string): Mark => ({ code, message });
   const parameters = codecParameters(r.geometry, c.codec, c.path, c.branch);
   const own = parameterCount(r.geometry);
   const unlike = unlikeWanted(r, { ...c, eviction: c.eviction ?? null });
@@ -320,49 +322,40 @@ function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: Me
   const error = p.quality.find(showsLoss);
   const here =
     p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
+  const frozen = 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059';
   const contradicted = contradictedMetrics(p.quality);
-  return present<Mark>([
-    parameters > own && {
-      code: 'codec-outweighs-model',
-      message:
+  return present([
+    parameters > own &&
+      mark(
+        'codec-outweighs-model',
         `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ` +
-        billions(own),
-    },
-    unlike === 'no-memory-saved' && {
-      code: unlike,
-      message: 'the fast path caches full-width K and V: it saves no memory',
-    },
+          billions(own),
+      ),
+    unlike === 'no-memory-saved' && mark(unlike, 'the fast path caches full-width K and V: it saves no memory'),
     p.maxBatch.exact >= 1 &&
-      !p.prefill.fits && {
-        code: 'prefill-does-not-fit',
-        message:
-          `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} ` +
+      !p.prefill.fits &&
+      mark(
+        'prefill-does-not-fit',
+        `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} ` +
           'beside the weights and does not fit; use another --prefill',
-      },
-    generation && {
-      code: 'destroys-generation',
-      message: `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`,
-    },
-    error && {
-      code: 'destroys-generation',
-      message: `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
-    },
-    unlike === 'unfaithful-post-hoc' && {
-      code: unlike,
-      message:
+      ),
+    generation &&
+      mark('destroys-generation', `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`),
+    error &&
+      mark(
+        'destroys-generation',
+        `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
+      ),
+    unlike === 'unfaithful-post-hoc' &&
+      mark(
+        unlike,
         'absorbed needs a model trained or adapted for its rotary branch; ' +
-        (here
-          ? `measured here: ${here}`
-          : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'),
-    },
-    contradicted.length > 0 && {
-      code: 'contradicted-quality',
-      message: `published figures disagree for ${contradicted.join(', ')}`,
-    },
-    !p.decode.communicationPriced && {
-      code: 'communication-not-priced',
-      message: 'communication between GPUs is not in the time: no figure for the link',
-    },
+          (here ? `measured here: ${here}` : frozen),
+      ),
+    contradicted.length > 0 &&
+      mark('contradicted-quality', `published figures disagree for ${contradicted.join(', ')}`),
+    !p.decode.communicationPriced &&
+      mark('communication-not-priced', 'communication between GPUs is not in the time: no figure for the link'),
   ]);
 }
 
