@@ -49,9 +49,9 @@ export async function planFleets(
     const nearest = near.reduce<(typeof near)[number] | null>((a, b) => (a && a.times <= b.times ? a : b), null)?.text;
     const { users: _users, ...one } = { ...scenario, gpus: reports.at(-1)?.settings.gpus ?? 1 };
     // Heads such as Huginn's 55 divide over numbers that servers seldom have.
-    const odd = gpuCounts(sources.model.geometry).filter(
-      (n) => n <= SERVER_GPUS && !degreesFor(sources.model.geometry).includes(n),
-    );
+    const { geometry } = sources.model;
+    const usual = degreesFor(geometry);
+    const odd = gpuCounts(geometry).filter((n) => n <= SERVER_GPUS && !usual.includes(n));
     throw new UserError(
       `no replicas of up to ${counted(one.gpus, 'GPU')} serve these users${nearest === undefined ? '' : `\n${nearest}`}`,
       scenario.gpus === undefined && odd.length > 0

@@ -1,4 +1,5 @@
 /** Where a number comes from, and how sure it is. */
+import type { Interval } from '../numbers/statistics.js';
 
 /**
  * From surest to least sure. `attainable`: what a tuned kernel of the same class reaches on that GPU, for operations
@@ -14,12 +15,7 @@ export const isEstimate = (evidence: Evidence): boolean => evidence === 'attaina
 /** The weaker of two. */
 export const weaker = (a: Evidence, b: Evidence): Evidence => (EVIDENCE.indexOf(a) >= EVIDENCE.indexOf(b) ? a : b);
 
-/** An amount with the ends of its interval; low ≤ estimate ≤ high. */
-export interface Interval {
-  readonly estimate: number;
-  readonly low: number;
-  readonly high: number;
-}
+export type { Interval };
 
 /** An amount over an interval: the slow end of a time is the low end of its rate. */
 export const over = (amount: number, { estimate, low, high }: Interval): Interval => ({

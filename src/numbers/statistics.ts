@@ -21,7 +21,7 @@ export function quantile(values: Iterable<number>, share: number): number {
   return quantileSorted(sorted.subarray(0, count) as unknown as number[], share) ?? NaN;
 }
 
-/** An estimate with the ends of its interval. */
+/** An amount with the ends of its interval; low ≤ estimate ≤ high. */
 export interface Interval {
   readonly estimate: number;
   readonly low: number;

@@ -2,6 +2,7 @@
 import type { Interval } from '../cost/evidence.js';
 import type { StepPrice } from '../cost/latency.js';
 import { FULL_DECODING as FULL } from './figures/figure.js';
+import { furthest } from '../numbers/halving.js';
 import type { PaperModel } from './model.js';
 import type { Decoding } from './types.js';
 
@@ -12,17 +13,6 @@ const atEnds = <T>(of: (end: keyof Interval) => T): Ends<T> => ({
   estimate: of('estimate'),
   high: of('high'),
 });
-
-/** The number nearest to `to` for which something holds, as it does for `from`: by halving. */
-function furthest(from: number, to: number, holds: (n: number) => boolean): number {
-  let [found, beyond] = [from, to];
-  while (Math.abs(beyond - found) > 1) {
-    const middle = Math.floor((found + beyond) / 2);
-    if (holds(middle)) found = middle;
-    else beyond = middle;
-  }
-  return found;
-}
 
 /** Contexts between which time grows by cached tokens alone: splits and every fixed cost are equal. */
 const [SHORT, LONG] = [2 ** 16, 2 ** 17];

@@ -158,14 +158,15 @@ function headOf({ rows: _rows, ...head }: Fidelity): NonNullable<PlanReport['fid
   return head;
 }
 
+/** Whether a target says which quality a plan must keep. */
+export const asksQuality = ({ targets }: PlanRequest): boolean =>
+  targets.minimums.length > 0 ||
+  targets.retrievalTokens !== null ||
+  targets.maxKl !== undefined ||
+  targets.minRecall !== undefined;
+
 const hasTargets = (r: PlanRequest): boolean =>
-  r.batch !== null ||
-  r.targets.minimums.length > 0 ||
-  r.targets.retrievalTokens !== null ||
-  r.targets.maxKl !== undefined ||
-  r.targets.minRecall !== undefined ||
-  r.targets.secondsPerToken !== null ||
-  r.targets.secondsToFirstToken !== null;
+  r.batch !== null || asksQuality(r) || r.targets.secondsPerToken !== null || r.targets.secondsToFirstToken !== null;
 
 /** True when the question has an answer: at least one plan that holds a sequence. */
 export const hasSolution = (report: PlanReport): boolean =>

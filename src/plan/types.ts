@@ -19,9 +19,8 @@ import type { Nearest } from './decide/nearest.js';
 import type { Timed } from './evaluate/chance.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
-import type { ComparedFigure } from '../quality/quality.js';
+import type { ComparedFigure, ReliableRetrieval } from '../quality/quality.js';
 import type { Contradiction } from '../quality/contradictions.js';
-import type { ReliableRetrieval } from '../quality/quality.js';
 import type { ServerMemory } from '../stacks/server-memory.js';
 import type { Tested } from './ask/tested.js';
 import type { Answer, Mark, Warning } from './answer-types.js';
@@ -162,7 +161,7 @@ export interface OperatingPoint extends DecodeFigures {
   readonly tokensPerSecondPerUser: Interval | null;
 }
 
-/** Prefill of one prompt of as many tokens as the context, its rate, its first token. Null where `notPriced` says why. */
+/** Prefill of a prompt of as many tokens as the context: time, rate, first token. Null where `notPriced` says why. */
 export interface PromptFigures {
   readonly secondsPerPrompt: Interval | null;
   /** With what a server takes between a user and its scheduler. */

@@ -1,11 +1,11 @@
 /** Fields of a row as text, for every printer of a plan. */
-import { isUncompressed, LATENT_KINDS } from '../codecs/registry.js';
+import { LATENT_KINDS } from '../codecs/registry.js';
 import { isEstimate } from '../cost/evidence.js';
 import { evictionLabel } from '../eviction/policy.js';
 import { isBuilt, savesNothing } from '../plan/evaluate/as-published.js';
 import { choicesOf } from '../plan/decide/decide.js';
 import { HERE, klLabel } from '../plan/evaluate/fidelity.js';
-import { MOST_ROWS, representatives } from '../plan/decide/representatives.js';
+import { isFullCache, MOST_ROWS, representatives } from '../plan/decide/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { guessMark, pathLabel, shownDecode, timeLabel } from '../plan/words/words.js';
 import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
@@ -13,10 +13,6 @@ import { shareText, type Column } from './text/text.js';
 
 /** A device as users name it, else by its full name. */
 export const deviceName = ({ device }: Pick<PlanReport, 'device'>): string => device.id ?? device.name;
-
-/** The uncompressed cache, of all tokens. */
-export const isFullCache = (p: Pick<Plan, 'codec' | 'eviction'>): boolean =>
-  isUncompressed(p.codec) && p.eviction === null;
 
 /** What is known of a row, as text, and as what a table sorts by; what is not known sorts last. */
 export interface Field extends Omit<Column<Plan>, 'title'> {

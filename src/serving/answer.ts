@@ -1,13 +1,13 @@
 /** From a scenario with a workload to what happens when its requests come. */
-import { isUncompressed, takesPositions, takesWhole } from '../codecs/registry.js';
+import { takesPositions, takesWhole } from '../codecs/registry.js';
 import { verificationRefusal } from '../codecs/verification.js';
 import { EXIT, UserError } from '../errors.js';
 import { hostOf } from '../plan/ask/server.js';
 import { prepare, type Sources } from '../plan/ask/prepare.js';
 import { candidateOf } from '../plan/ask/candidates.js';
 import { testedSimulation } from '../plan/ask/tested.js';
-import { makePlan } from '../plan/plan.js';
-import { representatives } from '../plan/decide/representatives.js';
+import { asksQuality, makePlan } from '../plan/plan.js';
+import { isFullCache, representatives } from '../plan/decide/representatives.js';
 import type { Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import { turn } from '../io/turn.js';
@@ -330,20 +330,18 @@ export function choose(plan: PlanReport, r: PlanRequest, server: Ways, all: bool
   const together = plan.plans.filter((p) => goes(p, server));
   const plans = together.length > 0 ? together : plan.plans;
   const fitting = fittingOf(plans);
-  const { minimums, retrievalTokens, maxKl, minRecall } = r.targets;
-  const byTargets = minimums.length > 0 || retrievalTokens !== null || maxKl !== undefined || minRecall !== undefined;
   // Of a model without published or measured figures nothing is known, and nothing is left out.
   const keeps = (p: Plan): boolean =>
-    byTargets ||
+    asksQuality(r) ||
     (r.publishedAs === null && !r.fidelity) ||
-    (isUncompressed(p.codec) && p.eviction === null) ||
+    isFullCache(p) ||
     (p.qualityKept?.share ?? 0) >= r.keep;
   if (all) return fitting.filter(keeps);
   const few = [plans, representatives(plans)].find((some) => some.length <= FEW);
   if (few) return few.filter((p) => p.maxBatch.exact >= 1);
   const { upside, deploy } = plan.answer;
   const recommended = (upside ?? deploy)?.planId;
-  const full = fitting.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const full = fitting.find(isFullCache);
   const named = fitting.filter((p) => p.id === recommended || p === full);
   return named.length > 0 ? named : fitting.slice(0, 1);
 }

@@ -19,7 +19,8 @@ import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { between, figuresOf, PERCENT, percentilesOf, waitingShares, withTimes } from './figures.js';
 import type { Ended, Metrics, Targets } from './metrics.js';
-import { allLoops, meanLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
+import { meanLoops } from '../stacks/runtime-pricer.js';
+import { allLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
 import { LoopCostPricer, RuntimeLoopPricer, whereItPays, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
 import { answerShareOf } from './scheduler/outlook.js';
@@ -42,6 +43,9 @@ export interface Setting {
 
 /** What a run may have otherwise than the question. */
 export type Otherwise = Pick<ServerChoice, 'depth' | 'speculation' | 'replicas' | 'prefillReplicas'>;
+
+/** The estimate of the same requests without speculation, of such a depth. */
+type TokenByToken = (depth: Depth | null) => Promise<RunFigures>;
 
 /** A candidate that can serve. */
 export class Service {
@@ -182,9 +186,13 @@ export class Service {
       partial || !results.high ? described : { ...ends, high: await this.slowest(ends.high, requested, turn) };
     const { depth, speculation } = this.setting.server;
     if (partial || !(speculation ?? depth)) return { run, partial };
+    const tokenByToken: TokenByToken = async (of) => {
+      const options = this.runOptions('estimate', requested(), { depth: of, speculation: null });
+      return figuresOf((await runInTurns(options, () => turn(1))).metrics);
+    };
     const compared = speculation
-      ? { speculation: await this.compareSpeculation(speculation, run, turn, requested) }
-      : { depth: await this.compareDepths(depth!, run.estimate, turn, requested) };
+      ? { speculation: await this.compareSpeculation(speculation, run, tokenByToken) }
+      : { depth: await this.compareDepths(depth!, run.estimate, tokenByToken) };
     return { run: { ...run, ...compared }, partial };
   }
 
@@ -234,24 +242,12 @@ export class Service {
     return () => ramped(rampSeconds);
   }
 
-  /** The estimate of the same requests, token by token, of such a depth. */
-  private async withDepth(
-    depth: Depth | null,
-    turn: (done: number) => boolean,
-    requested: () => Requested,
-  ): Promise<RunFigures> {
-    const options = this.runOptions('estimate', requested(), { depth, speculation: null });
-    return figuresOf((await runInTurns(options, () => turn(1))).metrics);
-  }
-
   /** The same requests where every token takes all loops, and with the other batching. */
   private async compareDepths(
     depth: Depth,
     own: RunFigures,
-    turn: (done: number) => boolean,
-    requested: () => Requested,
+    figures: TokenByToken,
   ): Promise<NonNullable<Run['depth']>> {
-    const figures = (of: Depth | null): Promise<RunFigures> => this.withDepth(of, turn, requested);
     const { batching, skippedKv, probabilities, published } = depth;
     return {
       ...(published ? { published } : {}),
@@ -269,12 +265,11 @@ export class Service {
   private async compareSpeculation(
     of: Speculation,
     run: Run,
-    turn: (done: number) => boolean,
-    requested: () => Requested,
+    figures: TokenByToken,
   ): Promise<NonNullable<Run['speculation']>> {
     const { tables, options } = this;
     const { meanPromptTokens, meanOutputTokens } = this.setting.workload;
-    const without = await this.withDepth(null, turn, requested);
+    const without = await figures(null);
     const mean = Math.max(1, Math.round(meanPromptTokens + meanOutputTokens / 2));
     const pays = whereItPays(of, tables.c.geometry.loops, this.loopPrices('estimate'), {
       length: Math.min(mean, options.maxModelLen),

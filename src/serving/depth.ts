@@ -9,23 +9,21 @@ import type { Geometry } from '../geometry/geometry.js';
 import { mix } from '../numbers/hash.js';
 import { namedDepths, readProbabilities, recordedDepths } from '../plan/ask/probabilities.js';
 import type { PublishedDepths } from '../quality/exit-depths.js';
-import { asked, choice, servingFlag, type Server, type Workload } from '../schema/serving.js';
+import { asked, choice, SERVER_SETTINGS, servingFlag, type Server, type Workload } from '../schema/serving.js';
 
 /**
  * `steps`: all sequences begin a token together, and wait for the deepest. `loops`: each pass over the looped layers
  * takes the sequences as they are, whatever loop each is in; one that leaves begins its next token in the next pass, or
  * makes room.
  */
-export const BATCHINGS = ['steps', 'loops'] as const;
-export type Batching = (typeof BATCHINGS)[number];
+export type Batching = (typeof SERVER_SETTINGS.depthBatching.choices)[number];
 
 /**
  * `recompute`: the token runs the loops that it left out after its exit, beside its successors, for its keys and values
  * alone. `copy`: those of its last loop are written in their place. `share`: later tokens read those of its last loop,
  * and nothing is stored.
  */
-export const SKIPPED_KV = ['recompute', 'copy', 'share'] as const;
-export type SkippedKv = (typeof SKIPPED_KV)[number];
+export type SkippedKv = (typeof SERVER_SETTINGS.skippedKv.choices)[number];
 
 export interface Depth {
   /** Probability that a token leaves after loop 1, 2, …, one for each loop of the model; their sum is 1. */
@@ -38,9 +36,6 @@ export interface Depth {
   /** Who published the probabilities, and what answers were worth; null where the user gives them. */
   readonly published: PublishedDepths | null;
 }
-
-export const meanLoops = (probabilities: readonly number[]): number =>
-  probabilities.reduce((sum, p, i) => sum + p * (i + 1), 0);
 
 /** A server that schedules loop by loop does so where all tokens take all loops, too. */
 export const allLoops = (loops: number): Depth => ({
@@ -138,8 +133,12 @@ export function readDepth(
     throw new UserError('--depth does not go with --prefix-caching on', 'leave one of them out');
   return {
     probabilities,
-    batching: choice('depth-batching', s.depthBatching ?? (isOwn ? 'loops' : undefined), BATCHINGS),
-    skippedKv: choice('skipped-kv', s.skippedKv ?? (isOwn ? 'copy' : undefined), SKIPPED_KV),
+    batching: choice(
+      'depth-batching',
+      s.depthBatching ?? (isOwn ? 'loops' : undefined),
+      SERVER_SETTINGS.depthBatching.choices,
+    ),
+    skippedKv: choice('skipped-kv', s.skippedKv ?? (isOwn ? 'copy' : undefined), SERVER_SETTINGS.skippedKv.choices),
     seed: asked(w.seed) ? Number(w.seed) : 1,
     recorded: recordedDepths(String(w.depth), loops),
     published: namedDepths(String(w.depth), preset),

@@ -23,11 +23,10 @@ export function waitingShares(m: Metrics): WaitingShares {
   return { ...(Object.fromEntries(shares) as Record<Limit, number>), iteration: all === 0 ? 0 : 1 - limited / all };
 }
 
-function limitOf(m: Metrics): RunFigures['limitedBy'] {
-  const shares = waitingShares(m);
-  const most = LIMITS.reduce((a, b) => (shares[b] > shares[a] ? b : a));
-  const limited = m.limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
-  return limited < NEGLIGIBLE_WAITING * m.e2el.total || limited === 0 ? 'nothing' : most;
+function limitOf({ limitSeconds, e2el }: Metrics): RunFigures['limitedBy'] {
+  const limited = limitSeconds.reduce((sum, seconds) => sum + seconds, 0);
+  const most = LIMITS[limitSeconds.indexOf(Math.max(...limitSeconds))]!;
+  return limited < NEGLIGIBLE_WAITING * e2el.total || limited === 0 ? 'nothing' : most;
 }
 
 /**

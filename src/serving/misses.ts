@@ -9,6 +9,7 @@
  * Near its limit a server goes from no misses to many within a few percent of load, and a draw's own load is only that
  * near to the traffic's: how near, the parts tell too.
  */
+import { halved } from '../numbers/halving.js';
 import { mean, sum } from '../numbers/statistics.js';
 
 const PARTS = 6;
@@ -128,13 +129,7 @@ const total = (values: Float64Array): number => values.reduce((all, value) => al
 /** The largest share of which so few misses are not yet unlikely. */
 function binomialBound(missed: number, of: number): number {
   if (missed >= of) return 1;
-  let [low, high] = [missed / of, 1];
-  for (let i = 0; i < 40; i++) {
-    const middle = (low + high) / 2;
-    if (atMostWith(missed, of, middle) > 1 - CONFIDENCE) low = middle;
-    else high = middle;
-  }
-  return high;
+  return halved([missed / of, 1], 40, (share) => atMostWith(missed, of, share) > 1 - CONFIDENCE)[1];
 }
 
 /** The probability of at most so many misses, each with this probability. */

@@ -30,9 +30,9 @@ import { readDepth, type Depth } from './depth.js';
 import type { Targets } from './metrics.js';
 import type { Capacity } from './price/capacity.js';
 import type { ReportedTargets } from './types.js';
-import { ROUTERS, type BatchWait, type Router } from './scheduler/options.js';
+import type { BatchWait, Router } from './scheduler/options.js';
 import { readSpeculation, type Speculation } from './speculation.js';
-import { POLICIES, type Policy } from './scheduler/waiting.js';
+import type { Policy } from './scheduler/waiting.js';
 
 /** The server's settings that do not depend on a candidate. */
 export interface ServerChoice {
@@ -76,8 +76,8 @@ export function readServer(
   const flag = (name: ServerName): string => `--${servingFlag(name)}`;
   const whole = (name: ServerName, min: number, max: number, otherwise: number): number =>
     asked(s[name]) ? parseNumber(s[name], flag(name), { min, max, whole: true }) : otherwise;
-  const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst'): boolean =>
-    choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on';
+  const on = (name: 'chunkedPrefill' | 'prefixCaching' | 'promptsFirst', otherwise: boolean): boolean =>
+    asked(s[name]) ? choice(servingFlag(name), s[name], SERVER_SETTINGS[name].choices) === 'on' : otherwise;
   const host = server ?? (prices === null ? null : { stack: prices, version: null });
   const stack = host?.stack ?? null;
   // Of a server with a runtime of its own.
@@ -108,8 +108,7 @@ export function readServer(
       'give both, or neither',
     );
   const maxModelLen = asked(s.maxModelLen) ? parseTokens(String(s.maxModelLen), '--max-model-len') : null;
-  const divided = asked(s.chunkedPrefill) ? on('chunkedPrefill') : dividesPrompts(host, maxModelLen);
-  const chunkedPrefill = divided && !model.promptsBothWays;
+  const chunkedPrefill = on('chunkedPrefill', dividesPrompts(host, maxModelLen)) && !model.promptsBothWays;
   const prefillReplicas = whole('prefillReplicas', 0, 1024, 0);
   if (asked(s.transferRate) && prefillReplicas === 0)
     throw new UserError(
@@ -131,22 +130,22 @@ export function readServer(
     blockTokens: checkedBlockTokens(whole('blockTokens', 1, 65_536, defaults ? 16 : usualBlockTokens(stack)), stack),
     kvBlocks: asked(s.kvBlocks) ? whole('kvBlocks', 1, 2 ** 30, 1) : null,
     chunkedPrefill,
-    promptsFirst: asked(s.promptsFirst) ? on('promptsFirst') : takesPromptsFirst(host, chunkedPrefill),
+    promptsFirst: on('promptsFirst', takesPromptsFirst(host, chunkedPrefill)),
     watermark: asked(s.watermark)
       ? parseNumber(s.watermark, flag('watermark'), { min: 0, max: 0.99 })
       : watermarkOf(host),
     reserveAnswer: reservesAnswer(stack),
     // What is cached of a token depends on its depth.
     prefixCaching:
-      (asked(s.prefixCaching) ? on('prefixCaching') : cachesPrefixes(host)) &&
+      on('prefixCaching', cachesPrefixes(host)) &&
       !asked(w.depth) &&
       !asked(s.draftTokens) &&
       !defaults &&
       !model.promptsBothWays,
     asyncScheduling: isAsynchronous(s.asyncScheduling, server),
-    policy: choice('policy', s.policy, POLICIES),
+    policy: choice('policy', s.policy, SERVER_SETTINGS.policy.choices),
     replicas: whole('replicas', 1, 1024, 1),
-    router: choice('router', s.router, ROUTERS),
+    router: choice('router', s.router, SERVER_SETTINGS.router.choices),
     prefillReplicas,
     transferBytesPerSecond,
     depth: readDepth(w, s, model, preset, defaults !== undefined),

@@ -8,6 +8,7 @@
 import type { Interval } from '../cost/evidence.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { halved } from '../numbers/halving.js';
 import { mix } from '../numbers/hash.js';
 import { sum } from '../numbers/statistics.js';
 import { parseNumber } from '../numbers/units.js';
@@ -35,12 +36,8 @@ export const tokensPerRound = (of: Pick<Speculation, 'acceptance' | 'draftTokens
  * @param share 0 to 1
  */
 export function acceptanceOf(share: number, draftTokens: number): number {
-  let [low, high] = [0, 1];
-  for (let i = 0; i < 60; i++) {
-    const middle = (low + high) / 2;
-    if (tokensPerRound({ acceptance: middle, draftTokens }) - 1 < share * draftTokens) low = middle;
-    else high = middle;
-  }
+  const kept = (acceptance: number): number => tokensPerRound({ acceptance, draftTokens }) - 1;
+  const [low, high] = halved([0, 1], 60, (acceptance) => kept(acceptance) < share * draftTokens);
   return (low + high) / 2;
 }
 

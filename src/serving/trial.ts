@@ -40,7 +40,8 @@ export const whole = (setting: Setting, service: Service): Least => ({
   seconds: secondsOf(setting),
 });
 
-const secondsOf = (setting: Setting): number => RUN_PARTS * SPANS_OF_A_PART * spanOf(setting);
+const secondsOf = ({ targets, workload }: Setting): number =>
+  RUN_PARTS * SPANS_OF_A_PART * (targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds);
 
 /** Requests of a run that takes not much longer than that, but so many that something may be sure. */
 function bearable({ targets, workload, request, server }: Setting, { options }: Service): number {
@@ -50,9 +51,6 @@ function bearable({ targets, workload, request, server }: Setting, { options }: 
   const each = (workload.meanOutputTokens * passes) / (Math.max(1, fitting) * options.replicas);
   return Math.max(leastFor(1 - targets.share), Math.ceil(MOST_ITERATIONS / each));
 }
-
-const spanOf = ({ targets, workload }: Setting): number =>
-  targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds;
 
 /**
  * Serves requests until too many of them have missed a target. At the slow end of the prices it has to be sure that no

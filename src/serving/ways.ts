@@ -3,14 +3,16 @@
  * that leave early, and speculation by the first loops, each with the full cache and with the best plan of every codec
  * that keeps quality. What each serves within the targets stands beside what is known to be left of quality.
  */
+import { rollups } from 'd3-array';
 import { isUncompressed } from '../codecs/registry.js';
 import { UserError } from '../errors.js';
 import type { ModelSource, Sources } from '../plan/ask/prepare.js';
 import { withChosenLoops } from '../plan/ask/sources.js';
 import { keptWithLoops } from '../plan/evaluate/quality-kept.js';
 import { needsOf } from '../plan/words/words.js';
-import { representatives } from '../plan/decide/representatives.js';
+import { isFullCache, representatives } from '../plan/decide/representatives.js';
 import type { Plan } from '../plan/types.js';
+import { best } from '../numbers/best.js';
 import { depthNames } from '../quality/exit-depths.js';
 import { publishedLoops } from '../quality/loop-scores.js';
 import { defined, present } from '../present.js';
@@ -66,19 +68,18 @@ function waysOf(
 /** Of each kind of codec the plan that makes most tokens, by the slow end. */
 function bestOfKinds(plans: readonly Plan[]): Plan[] {
   const speed = (p: Plan): number => p.decode.tokensPerSecond?.low ?? 0;
-  const best = new Map<string, Plan>();
-  for (const p of representatives(plans)) {
-    const known = best.get(p.codec.kind);
-    if (p.eviction === null && (!known || speed(p) > speed(known))) best.set(p.codec.kind, p);
-  }
-  return [...best.values()];
+  const whole = representatives(plans).filter((p) => p.eviction === null);
+  return rollups(
+    whole,
+    (of) => best(of, speed)!,
+    ({ codec }) => codec.kind,
+  ).map(([, fastest]) => fastest);
 }
 
 /** What is known of quality: rounds of proposals lose nothing, and figures of a codec say nothing of early exit. */
 function qualityOf(way: WayName, plan: Plan, depth: Depth | null): WayRow['quality'] {
-  const full = isUncompressed(plan.codec) && plan.eviction === null;
   if (way !== 'early exit') return { share: plan.qualityKept?.share ?? null, of: null };
-  const published = full ? depth?.published?.quality : null;
+  const published = isFullCache(plan) ? depth?.published?.quality : null;
   if (!published) return { share: null, of: null };
   const { right, allLoops, items, task } = published;
   // Half of a 95 % interval of a share of so many questions, in questions.
@@ -150,16 +151,16 @@ export async function compareWays(
       }
       const kinds = bestOfKinds(choose(plan, setting.request, setting.server, true));
       // Scores with fewer loops are those of the full cache.
-      const best = loops === undefined ? kinds : kinds.filter((p) => isUncompressed(p.codec));
+      const served = loops === undefined ? kinds : kinds.filter((p) => isUncompressed(p.codec));
       const found = await simulate(own, its, {
         ...o,
         findRate: true,
         shard: null,
-        only: best.map(({ id }) => id),
+        only: served.map(({ id }) => id),
         progress: (share, doing) => o.progress((i + share) / tried.length, `${name}, ${doing}`),
       });
       for (const rate of found.candidates ?? [])
-        rows.push(rowOf(name, rate, best.find(({ id }) => id === rate.id) as Plan, depth));
+        rows.push(rowOf(name, rate, served.find(({ id }) => id === rate.id) as Plan, depth));
       if (kept)
         notes.push(
           `fewer loops: ${loops} of ${sources.model.geometry.loops}; ` +

@@ -55,7 +55,6 @@ const HANDED = 'its rows come in 8 bits from the kernel before, so their quantis
 const LEAST_SHARE = 0.5;
 /** Of what a neighbour's kernel does on the way, for nothing. */
 const NOTHING_TO_EXPLAIN: CallExplanation = { law: { kind: 'sum', seconds: 0, parts: [] }, data: null, leftOut: [] };
-const NO_FLOOR = { memory: 0, compute: 0 } as const;
 
 /** Whether tables have attention that divides no sequence, of units that multiply tiles at the same rate. */
 export const measuresUndivided = ({ stack, ratio }: Pick<GpuSources, 'stack' | 'ratio'>): boolean =>
@@ -69,16 +68,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
   const rates = ratesOf(datasheet, linkRate(link, 2));
   // One with the same chip, a faster link and other rates.
   const otherCard = stack !== null && stack.file.device !== sources.device;
-  const free: Price = {
-    estimate: 0,
-    low: 0,
-    high: 0,
-    evidence: 'measured',
-    octavesOutside: 0,
-    by: named,
-    floor: NO_FLOOR,
-  };
-
+  const free = asPrice({ estimate: 0, low: 0, high: 0 }, 'measured', 0, named, { memory: 0, compute: 0 }, 0);
   const walksByLaw = laws.undivided !== undefined && !measuresUndivided(sources);
   /** A time of these tables, here. */
   const here = (
@@ -173,7 +163,9 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     const byLaw = priced(call, own);
     const faster = otherCard && kind === 'all-reduce' ? priced({ ...sum, class: call.class }, own) : null;
     const throughHost = throughHostSeconds(kind, sent, gpus, link);
-    return { call, rates: own, throughHost, byLaw, price: noFaster(byLaw, faster) };
+    // A slower link takes no less at any end than a faster one did.
+    const price = faster ? endsOf(byLaw, faster, Math.max) : byLaw;
+    return { call, rates: own, throughHost, byLaw, price };
   };
   type Exchange = NonNullable<ReturnType<typeof exchangeOf>>;
   /** Its price where it goes through a host, of which there are others. */
@@ -188,7 +180,7 @@ export function gpuPricer(sources: GpuSources, datasheet: Datasheet, link: Link 
     // A gather sends half of what a sum does, which the tables of a machine have.
     const sum = kind === 'all-gather' ? exchangeOf('all-reduce', bytes, gpus) : null;
     return sum?.throughHost && sum.price.evidence !== 'attainable'
-      ? atMost(own, onHosts(sum.price, sum.throughHost))
+      ? endsOf(own, onHosts(sum.price, sum.throughHost), Math.min)
       : own;
   };
   const rotates = stack !== null && rotatesInAttention(stack.file.stack);
@@ -327,23 +319,12 @@ function onHosts(price: Price, { slowest, slow, fastest }: HostEnds): Price {
   return { ...price, low, estimate, high: Math.max(price.high, slow) };
 }
 
-/** A slower link takes no less at any end than a faster one did. */
-const noFaster = (price: Price, faster: Price | null): Price =>
-  faster
-    ? {
-        ...price,
-        estimate: Math.max(price.estimate, faster.estimate),
-        low: Math.max(price.low, faster.low),
-        high: Math.max(price.high, faster.high),
-      }
-    : price;
-
-/** No end is later than the other's. */
-const atMost = (price: Price, other: Price): Price => ({
+/** A price of which each end is that of two. */
+const endsOf = (price: Price, other: Price, choose: (a: number, b: number) => number): Price => ({
   ...price,
-  low: Math.min(price.low, other.low),
-  estimate: Math.min(price.estimate, other.estimate),
-  high: Math.min(price.high, other.high),
+  estimate: choose(price.estimate, other.estimate),
+  low: choose(price.low, other.low),
+  high: choose(price.high, other.high),
 });
 
 const ratesOf = (d: Datasheet, linkBytesPerSecond: number | null): Rates => ({

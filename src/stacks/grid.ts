@@ -31,10 +31,6 @@ export function placeOf(line: readonly number[], size: number, absent = -1): Pla
   return { below, above, share: Math.log(size / line[below]!) / Math.log(line[above]! / line[below]!) };
 }
 
-/** The grid's value at a place of each axis, multilinear in the logarithms of the sizes. */
-export const interpolateAt = (grid: Grid, places: readonly Place[]): number =>
-  weigh(grid.lines, places, (index) => grid.values[index]!);
-
 /** The value at `sizes`, with knots' values from a function. `without` treats one line of one axis as absent. */
 export const interpolateBy = (
   lines: readonly (readonly number[])[],
@@ -42,13 +38,14 @@ export const interpolateBy = (
   valueOf: (index: number) => number,
   without?: { readonly axis: number; readonly line: number },
 ): number =>
-  weigh(
+  interpolateAt(
     lines,
     lines.map((line, axis) => placeOf(line, sizes[axis]!, without?.axis === axis ? without.line : -1)),
     valueOf,
   );
 
-function weigh(
+/** The value at a place of each axis, multilinear in the logarithms of the sizes. @param valueOf a knot */
+export function interpolateAt(
   lines: readonly (readonly number[])[],
   places: readonly Place[],
   valueOf: (index: number) => number,

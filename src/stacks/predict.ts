@@ -7,17 +7,15 @@ import type { OpShape, Rates } from '../../kernels/op-class.js';
 import { lawParts, nearestOf, leftOutOf, type Because, type CallExplanation } from '../cost/explain.js';
 import * as words from './explain.js';
 import { interpolateAt, knotSizes, placeOf, type Grid, type Place } from './grid.js';
+import type { Interval } from '../cost/evidence.js';
 import { CONSTANTS } from '../cost/constants.js';
 import { lawSeconds } from '../cost/law.js';
 import { unpack } from './pack.js';
 import { explainedInAStep, inAStep } from './warm.js';
 import type { StackFile, StackTable } from './stack-schema.js';
 
-export interface StackPrice {
-  /** Seconds. */
-  readonly estimate: number;
-  readonly low: number;
-  readonly high: number;
+/** Seconds of a call. */
+export interface StackPrice extends Interval {
   readonly evidence: 'measured' | 'interpolated' | 'extrapolated';
   /** Octaves by which the shape lies outside what was measured; 0 inside. */
   readonly octavesOutside: number;
@@ -41,10 +39,7 @@ export class TablePredictor {
     readonly table: StackTable,
     readonly rates: Rates,
   ) {
-    this.#grid = {
-      lines: table.axes.map((axis) => axis.knots),
-      values: unpack(table.residuals),
-    };
+    this.#grid = { lines: table.axes.map((axis) => axis.knots), values: unpack(table.residuals) };
     this.#measured = table.axes.map((axis) => [...axis.knots, ...axis.between].sort((a, b) => a - b));
     this.#configurations = table.configurations && pairsOf(table.configurations);
     this.#filled = new Uint8Array(this.#grid.values.length);
@@ -56,9 +51,7 @@ export class TablePredictor {
     });
   }
 
-  /**
-   * @param shape the class's axes, and its fixed sizes, which must be the table's
-   */
+  /** @param shape the class's axes, and its fixed sizes, which must be the table's */
   predict(shape: OpShape, because?: Because): StackPrice {
     const { table } = this;
     const spec = classSpec(table.op);
@@ -93,15 +86,11 @@ export class TablePredictor {
       }
     }
     const beyondAll = this.#octavesBeyond(sizes, places);
+    const added = beyondAll * PER_OCTAVE_INSIDE;
     octavesOutside += beyondAll;
-    widening += beyondAll * PER_OCTAVE_INSIDE;
-    if (beyondAll > 0)
-      because?.(
-        words.outside('their combination', beyondAll, PER_OCTAVE_INSIDE),
-        beyondAll * PER_OCTAVE_INSIDE,
-        'added',
-      );
-    const estimate = law * Math.exp(interpolateAt(this.#grid, places));
+    widening += added;
+    if (beyondAll > 0) because?.(words.outside('their combination', beyondAll, PER_OCTAVE_INSIDE), added, 'added');
+    const estimate = law * Math.exp(interpolateAt(this.#grid.lines, places, (index) => this.#grid.values[index]!));
     const beyond = Math.max(0, Math.log2(law / table.mostLawSeconds));
     // A size that no table has is told by its own line above.
     const areLines = this.#measured[0]!.includes(sizes[0]!) && this.#measured[1]?.includes(sizes[1]!) === true;
@@ -202,8 +191,8 @@ export const widthAt = (widths: StackTable['widths'], law: number): number =>
 
 /** The measured sizes on both sides of one that lies between them. */
 const neighboursOf = (measured: readonly number[], size: number): readonly number[] => {
-  const above = measured.findIndex((line) => line > size);
-  return measured.slice(above - 1, above + 1);
+  const { below, above } = placeOf(measured, size);
+  return [measured[below]!, measured[above]!];
 };
 
 /**
@@ -217,7 +206,7 @@ function offLines(measured: readonly number[], size: number): number {
 
 /** Octaves by which a size lies outside the knots. */
 const octavesFrom = (knots: readonly number[], size: number): number => {
-  const [first, last] = [knots[0]!, knots[knots.length - 1]!];
+  const [first, last] = [knots[0]!, knots.at(-1)!];
   return size >= first && size <= last ? 0 : Math.max(0, Math.log2(first / size), Math.log2(size / last));
 };
 

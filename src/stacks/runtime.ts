@@ -9,7 +9,7 @@
  * Launches are counted from the model's layers, in units of s, so that they hold for other models and hosts.
  * calibrations/runtimes.json has the numbers and says which rows of the ledger they were fitted to.
  */
-import { UserError, show } from '../errors.js';
+import { requireOneOf, UserError } from '../errors.js';
 import type { Interval } from '../cost/evidence.js';
 import type { Geometry } from '../geometry/geometry.js';
 import type { Execution } from '../schema/serving.js';
@@ -85,11 +85,7 @@ export function runtimeChoice(
       'write --execution loop-graphs, or eager',
     );
   const attention = asked.attention ?? terms.defaults.attention;
-  if (!Object.hasOwn(terms.attention, attention))
-    throw new UserError(
-      `--attention must be one of ${Object.keys(terms.attention).join(', ')}, not ${show(attention)}`,
-      `write for example --attention ${terms.defaults.attention}`,
-    );
+  requireOneOf('--attention', attention, Object.keys(terms.attention), terms.defaults.attention);
   const found = terms.attention[attention]!;
   if (!runsOn(found, device))
     throw new UserError(

@@ -1,4 +1,5 @@
 /** A plan in the words of the server that runs it: the command, and where each of its flags is documented. */
+import { present } from '../present.js';
 import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
 import {
@@ -64,29 +65,8 @@ export interface ServeCommand {
   readonly notes: readonly string[];
 }
 
-type Setting =
-  | 'sequences'
-  | 'context'
-  | 'batchedTokens'
-  | 'memory'
-  | 'gpus'
-  | 'cacheType'
-  | 'weightType'
-  | 'remoteCode'
-  | 'overrides'
-  | 'attention'
-  | 'graphs'
-  | 'asynchronous'
-  | 'wholePrompts'
-  | 'chunkedPrompts'
-  | 'graphedSequences'
-  | 'noPrefixes'
-  | 'synchronous'
-  | 'blockTokens'
-  | 'watermark'
-  | 'apart'
-  | 'draftTokens'
-  | 'draftLoops';
+/** What a command may say. */
+type Setting = keyof ReturnType<typeof valuesOf>;
 
 /** How a stack is told: the program and its documented flags. */
 interface Words {
@@ -99,10 +79,10 @@ interface Words {
   readonly source: ServeCommand['source'];
 }
 
-/** Looked up in the stacks' documentation and source. A flag that is not here is never printed. */
 /** Servers: what generates without one has no command. */
 type ServerName = Stack | Exclude<RuntimeName, 'transformers'>;
 
+/** Looked up in the stacks' documentation and source. A flag that is not here is never printed. */
 export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
   vllm: {
     program: ['vllm', 'serve'],
@@ -229,87 +209,94 @@ const thousandths = (share: number): string => String(Math.min(1, Math.ceil(shar
  * @returns null where the stack does not exist or does not run the model, or cannot store the cache so
  */
 export function serveCommand(request: ServeRequest): ServeCommand | null {
-  const { stack, version, model, hosted, runtime, speculation, unlike } = request;
+  const { stack, model, hosted, unlike } = request;
   if (!isServer(stack) || model === null) return null;
   const listed = servedBy(model, stack);
   if (listed === null) return null;
-  const { modelType, trained, loops } = hosted.geometry;
+  const { modelType, trained, quantised, maxPositions } = hosted.geometry;
   const named = withoutLoops(model);
   const hub =
     (trained && HUB_OF_LOOPS[named]) ?? HUB[named] ?? (modelType === undefined && !trained ? undefined : UNNAMED);
   const words = SERVE_WORDS[stack];
-  const fp8 = request.cacheType === 'fp8';
-  // A checkpoint that is stored in fewer bits says so itself.
-  const quantises = hosted.geometry.quantised?.whenLoaded === true;
-  if (hub === undefined || (fp8 && words.fp8 === null)) return null;
-  if (quantises && words.flags.weightType === undefined) return null;
-  if (!fp8 && request.cacheType !== 'f16' && request.cacheType !== 'bf16') return null;
-  const graphed = mostGraphed(stack, hosted);
-  const usual = serverDefaults({ stack, version }, hosted.vramBytes, hosted.device);
-  const atOnce = unlike.batchedTokens ?? usual.batchedTokens;
-  const values: Record<Setting, string | null | undefined> = {
-    sequences: String(request.sequences),
-    // A request has a prompt and at least one token more.
-    context: String(Math.max(2, request.contextTokens)),
-    // A prompt that is read whole has to fit into one iteration.
-    batchedTokens:
-      unlike.batchedTokens !== undefined
-        ? String(unlike.batchedTokens)
-        : hosted.geometry.promptsBothWays && stack !== 'sglang'
-          ? String(Math.max(2048, request.contextTokens))
-          : undefined,
-    wholePrompts: unlike.chunked === false ? null : undefined,
-    // TRT-LLM refuses prompts beyond its tokens of an iteration unless it is told to divide them.
-    chunkedPrompts: unlike.chunked !== false && request.contextTokens > atOnce ? null : undefined,
-    graphedSequences: graphed !== null && request.sequences > graphed ? String(request.sequences) : undefined,
-    noPrefixes: unlike.prefixCaching === false ? null : undefined,
-    synchronous: unlike.asynchronous === false && !runtime ? null : undefined,
-    blockTokens: unlike.blockTokens === undefined ? undefined : String(unlike.blockTokens),
-    watermark: unlike.watermark ? String(unlike.watermark) : undefined,
-    apart: unlike.apart ? NIXL : undefined,
-    memory: memoryValue(request),
-    gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
-    cacheType: fp8 ? (words.fp8 ?? undefined) : undefined,
-    weightType: quantises ? 'fp8' : undefined,
-    overrides: trained && listed.loopsField ? `'{"${listed.loopsField}": ${loops}}'` : undefined,
-    // Configurations of models that loop are classes of their own repositories.
-    remoteCode: hosted.geometry.loops > 1 || trained ? null : undefined,
-    attention: runtime?.attentionName.replace(/-(unsplit|rows)$/, '').replaceAll('-', '_'),
-    graphs: runtime?.execution === 'loop-graphs' ? null : undefined,
-    asynchronous: runtime?.asynchronous ? null : undefined,
-    draftTokens: speculation ? String(speculation.draftTokens) : undefined,
-    draftLoops: speculation ? String(speculation.draftLoops) : undefined,
-  };
+  const isStored = request.cacheType === 'fp8' ? words.fp8 !== null : ['f16', 'bf16'].includes(request.cacheType);
+  if (hub === undefined || !isStored) return null;
+  if (quantised?.whenLoaded && words.flags.weightType === undefined) return null;
+  const graphed = exceededGraphs(request);
+  const values = valuesOf(request, words.fp8, listed.loopsField);
   const flags = (Object.keys(values) as Setting[]).flatMap((setting): ServeFlag[] => {
     const flag = words.flags[setting];
     const value = values[setting];
     return flag === undefined || value === undefined ? [] : [{ flag, value }];
   });
-  const isLonger = words.longer !== undefined && request.contextTokens > hosted.geometry.maxPositions;
-  const environment = isLonger ? [`${words.longer}=1`] : [];
-  const line = [
-    ...environment,
+  const line = present([
+    words.longer !== undefined && request.contextTokens > maxPositions && `${words.longer}=1`,
     ...words.program,
     hub,
-    ...flags.flatMap((f) => (f.value === null ? [f.flag] : [f.flag, f.value])),
-  ];
+    ...flags.flatMap(({ flag, value }) => [flag, value]),
+  ]);
   return {
     line: line.join(' '),
     flags,
     source: words.source,
-    notes: [
-      ...(hub === UNNAMED ? [`${UNNAMED} is its folder or its name`] : []),
-      ...(listed.until === undefined ? [] : [lastWith(listed.until, stack)]),
-      ...(unlike.apart && words.flags.apart ? ['a proxy sends prompts to those that prefill'] : []),
+    notes: present([
+      hub === UNNAMED && `${UNNAMED} is its folder or its name`,
+      // Later versions refuse the model, so that the newest one does not start.
+      listed.until !== undefined && `needs ${stack}<=${listed.until}`,
+      unlike.apart && words.flags.apart !== undefined && 'a proxy sends prompts to those that prefill',
       ...missingNotes(unlike, words),
-      ...(graphed !== null && request.sequences > graphed && !words.flags.graphedSequences
-        ? [
-            `add cuda_graph_config: {enable_padding: true, max_batch_size: ${request.sequences}} to its --config, or ` +
-              `batches of more than ${graphed} run without CUDA graphs`,
-          ]
-        : []),
+      graphed !== null &&
+        words.flags.graphedSequences === undefined &&
+        `add cuda_graph_config: {enable_padding: true, max_batch_size: ${request.sequences}} to its --config, or ` +
+          `batches of more than ${graphed} run without CUDA graphs`,
       ...notesOf(request),
-    ],
+    ]),
+  };
+}
+
+/** The most sequences that decode in CUDA graphs, where more are asked for; else null. */
+function exceededGraphs({ stack, hosted, sequences }: ServeRequest): number | null {
+  const graphed = mostGraphed(stack, hosted);
+  return graphed !== null && sequences > graphed ? graphed : null;
+}
+
+/** Values of what a plan asks a server for; null for a flag without one, undefined for what is not asked. */
+function valuesOf(request: ServeRequest, fp8: string | null, loopsField: string | undefined) {
+  const { stack, version, hosted, runtime, speculation, unlike, sequences, contextTokens } = request;
+  const { promptsBothWays, quantised, trained, loops } = hosted.geometry;
+  const usual = serverDefaults({ stack, version }, hosted.vramBytes, hosted.device);
+  const atOnce = unlike.batchedTokens ?? usual.batchedTokens;
+  const flag = (isAsked: boolean | undefined): null | undefined => (isAsked ? null : undefined);
+  const text = (value: number | null | undefined): string | undefined => (value ? String(value) : undefined);
+  return {
+    sequences: String(sequences),
+    // A request has a prompt and at least one token more.
+    context: String(Math.max(2, contextTokens)),
+    // A prompt that is read whole has to fit into one iteration.
+    batchedTokens: text(
+      unlike.batchedTokens ?? (promptsBothWays && stack !== 'sglang' ? Math.max(2048, contextTokens) : null),
+    ),
+    wholePrompts: flag(unlike.chunked === false),
+    // TRT-LLM refuses prompts beyond its tokens of an iteration unless it is told to divide them.
+    chunkedPrompts: flag(unlike.chunked !== false && contextTokens > atOnce),
+    graphedSequences: text(exceededGraphs(request) && sequences),
+    noPrefixes: flag(unlike.prefixCaching === false),
+    synchronous: flag(unlike.asynchronous === false && !runtime),
+    blockTokens: text(unlike.blockTokens),
+    watermark: text(unlike.watermark),
+    apart: unlike.apart && NIXL,
+    memory: memoryValue(request),
+    gpus: hosted.gpus > 1 ? String(hosted.gpus) : undefined,
+    cacheType: request.cacheType === 'fp8' ? (fp8 ?? undefined) : undefined,
+    // A checkpoint that is stored in fewer bits says so itself.
+    weightType: quantised?.whenLoaded ? 'fp8' : undefined,
+    overrides: trained && loopsField ? `'{"${loopsField}": ${loops}}'` : undefined,
+    // Configurations of models that loop are classes of their own repositories.
+    remoteCode: flag(loops > 1 || trained !== undefined),
+    attention: runtime?.attentionName.replace(/-(unsplit|rows)$/, '').replaceAll('-', '_'),
+    graphs: flag(runtime?.execution === 'loop-graphs'),
+    asynchronous: flag(runtime?.asynchronous),
+    draftTokens: text(speculation?.draftTokens),
+    draftLoops: text(speculation?.draftLoops),
   };
 }
 
@@ -331,19 +318,16 @@ const memoryValue = ({ stack, hosted, utilization, reserveBytes }: ServeRequest)
 
 /** What was simulated and no flag of the command says. */
 function missingNotes(unlike: ServeRequest['unlike'], { flags }: Words): string[] {
-  const missing = [
-    ...(unlike.chunked === false && !flags.wholePrompts ? ['prompts in whole'] : []),
-    ...(unlike.prefixCaching === false && !flags.noPrefixes ? ['no prefix cache'] : []),
-    ...(unlike.asynchronous === false && !flags.synchronous ? ['scheduling between iterations'] : []),
-    ...(unlike.blockTokens !== undefined && !flags.blockTokens ? [`blocks of ${unlike.blockTokens} tokens`] : []),
-    ...(unlike.watermark && !flags.watermark ? [`a watermark of ${unlike.watermark}`] : []),
-    ...(unlike.apart && !flags.apart ? ['prefill apart'] : []),
-  ];
+  const missing = present([
+    unlike.chunked === false && !flags.wholePrompts && 'prompts in whole',
+    unlike.prefixCaching === false && !flags.noPrefixes && 'no prefix cache',
+    unlike.asynchronous === false && !flags.synchronous && 'scheduling between iterations',
+    unlike.blockTokens !== undefined && !flags.blockTokens && `blocks of ${unlike.blockTokens} tokens`,
+    Boolean(unlike.watermark) && !flags.watermark && `a watermark of ${unlike.watermark}`,
+    unlike.apart && !flags.apart && 'prefill apart',
+  ]);
   return missing.length === 0 ? [] : [`${missing.join(', ')}: set in its own configuration, not here`];
 }
-
-/** Later versions refuse the model, so that the newest one does not start. */
-const lastWith = (version: string, stack: string): string => `needs ${stack}<=${version}`;
 
 /** Where the plan leaves the server less than its default, it may hold fewer sequences than planned. */
 function notesOf({ server, utilization, reserveBytes }: ServeRequest): string[] {

@@ -5,7 +5,7 @@
 import { weightBytes } from '../cost/memory.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
-import { isSince, type Stack, type RuntimeName } from './serving.js';
+import { isRuntime, isSince, isStack, type Host, type RuntimeName, type Stack } from './serving.js';
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
@@ -82,12 +82,7 @@ const sglangGraphs = ({ vramBytes, gpus }: Pick<Hosted, 'vramBytes' | 'gpus'>): 
 /** TensorRT-LLM's on any GPU (tensorrt_llm/builder.py 008b2b8, BuildConfig). */
 const TRTLLM_DEFAULTS = { sequences: 2048, batchedTokens: 8192 } as const;
 
-/** @param host its version null for today's */
-export const serverDefaults = (
-  host: { readonly stack: string; readonly version: string | null } | null,
-  vramBytes: number,
-  device: string,
-): Defaults =>
+export const serverDefaults = (host: Host | null, vramBytes: number, device: string): Defaults =>
   host?.stack === 'sglang'
     ? { sequences: SGLANG_SEQUENCES, batchedTokens: sglangTier(vramBytes).tokens }
     : host?.stack === 'trtllm'
@@ -137,9 +132,6 @@ const VLLM_MEMORY: readonly VllmMemory[] = [
   { since: '0', samplerBytes: 0, bufferBytes: 0, outsideBytes: 0.2 * GIB },
 ];
 
-/** Buffers of NCCL (aiconfigurator, `nccl_mem` of h200_sxm.yaml). */
-const ncclBytes = (gpus: number): number => (gpus === 1 ? 0 : (gpus === 2 ? 342 : 392) * MIB);
-
 /**
  * Activations that live at once while so many tokens pass a layer: hidden state and residual, then gate, up and their
  * product. Llama-3-8B with 8,192 tokens: 0.78 GiB, and vLLM's log says 1.19 to 1.26 GiB with its sampler's logits.
@@ -147,7 +139,9 @@ const ncclBytes = (gpus: number): number => (gpus === 1 ? 0 : (gpus === 2 ? 342 
 const activationBytes = ({ hidden, mlpHidden, mlp }: Geometry, gpus: number, tokens: number): number =>
   Math.ceil(tokens * BF16 * (2 * hidden + ((mlp === 'gated' ? 3 : 2) * mlpHidden) / gpus));
 
-const nccl = (gpus: number): MemoryPart[] => (gpus === 1 ? [] : [{ what: 'NCCL', bytes: ncclBytes(gpus) }]);
+/** Buffers of NCCL (aiconfigurator, `nccl_mem` of h200_sxm.yaml). */
+const nccl = (gpus: number): MemoryPart[] =>
+  gpus === 1 ? [] : [{ what: 'NCCL', bytes: (gpus === 2 ? 342 : 392) * MIB }];
 const activations = (h: Hosted, tokens: number): MemoryPart => ({
   what: `activations of ${tokens} tokens`,
   bytes: activationBytes(h.geometry, h.gpus, tokens),
@@ -235,10 +229,13 @@ const sglang: Rule = (h) => {
 
 /** Share of the memory that is free once weights are loaded which the cache gets. */
 const TRTLLM_FREE_SHARE = 0.9;
-const TRTLLM_TOKENS = 8192;
 
 const trtllm: Rule = (h) => {
-  const parts = [{ what: 'CUDA context', bytes: CONTEXT_BYTES }, activations(h, TRTLLM_TOKENS), ...nccl(h.gpus)];
+  const parts = [
+    { what: 'CUDA context', bytes: CONTEXT_BYTES },
+    activations(h, TRTLLM_DEFAULTS.batchedTokens),
+    ...nccl(h.gpus),
+  ];
   const free = freeForTrtllm(h, bytesOf(parts));
   return {
     utilization: Math.max(0.1, 1 - ((1 - TRTLLM_FREE_SHARE) * free) / h.vramBytes),
@@ -289,15 +286,14 @@ const RULES: Readonly<Record<Stack | RuntimeName, Rule>> = { vllm, sglang, trtll
 
 /**
  * What a server keeps for itself by default.
- * @param stack its version is null for today's
  * @returns null for a stack without rules: a file of somebody's own
  */
 export function serverMemory(
-  stack: { readonly stack: string; readonly version: string | null; readonly name: string },
+  { stack, version, name }: Host & { readonly name: string },
   h: Hosted,
 ): ServerMemory | null {
-  const rule = Object.hasOwn(RULES, stack.stack) ? RULES[stack.stack as Stack | RuntimeName] : undefined;
-  return rule ? { server: stack.name, ...rule(h, stack.version), date: '2026-11-22' } : null;
+  const rule = isStack(stack) || isRuntime(stack) ? RULES[stack] : null;
+  return rule && { server: name, ...rule(h, version), date: '2026-11-22' };
 }
 
 /** Bytes that a server keeps inside its share. */

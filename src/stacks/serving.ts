@@ -3,7 +3,7 @@
  * named.
  */
 import type { Interval, ServerSpread } from '../cost/evidence.js';
-import { UserError, show } from '../errors.js';
+import { requireOneOf } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { RUNTIMES, SERVERS, STACKS, type RuntimeName, type Stack } from '../schema/serving.js';
 import type { DeviceSpec } from '../devices/device.js';
@@ -103,7 +103,7 @@ const OVERLAPPED: Readonly<
 };
 
 /** A server; its version is null for today's. */
-interface Host {
+export interface Host {
   readonly stack: string;
   readonly version: string | null;
 }
@@ -153,18 +153,8 @@ export const watermarkOf = (host: Host | null): number => (host !== null && isEa
  * @throws UserError for another word than on and off
  */
 export function isAsynchronous(asked: string | number | undefined, server: Host | null): boolean {
-  if (asked === undefined)
-    return (
-      server !== null &&
-      (server.version === null
-        ? Object.hasOwn(OVERLAPPED, server.stack)
-        : schedulesMeanwhile(server.stack, server.version))
-    );
-  if (asked !== 'on' && asked !== 'off')
-    throw new UserError(
-      `--async-scheduling must be one of on, off, not ${show(asked)}`,
-      'write for example --async-scheduling on',
-    );
+  if (asked === undefined) return server !== null && schedulesMeanwhile(server.stack, server.version);
+  requireOneOf('--async-scheduling', asked, ['on', 'off']);
   return asked === 'on';
 }
 
@@ -172,8 +162,8 @@ export function isAsynchronous(asked: string | number | undefined, server: Host 
 export const isFittedOverlapped = (stack: string | null): boolean =>
   stack !== null && OVERLAPPED[stack]?.fitted === true;
 
-/** True where this version of a stack schedules while the GPU works, unless told otherwise. */
-export function schedulesMeanwhile(stack: string, version: string): boolean {
+/** True where a stack schedules while the GPU works, unless told otherwise. @param version null for today's */
+export function schedulesMeanwhile(stack: string, version: string | null): boolean {
   const since = OVERLAPPED[stack]?.since;
   return since !== undefined && isSince(version, since);
 }

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { OP_CLASS_NAMES, classSpec, type OpClass } from '../../kernels/op-classes.js';
+import { knotsOf } from './grid.js';
 import { CHARACTERS, PACKED } from './pack.js';
 
 export const STACK_SCHEMA_VERSION = 2;
@@ -20,43 +21,39 @@ const size = within(1, 2 ** 50);
 const logWidth = within(0, 20);
 const ascending = (list: readonly number[]): boolean => list.every((x, i) => i === 0 || x > list[i - 1]!);
 
-const axisSchema = z
-  .object({
-    name: label,
-    /** Sizes at which residuals are stored. */
-    knots: z.array(size).min(1).max(200).refine(ascending, 'must ascend'),
-    /** Sizes that were measured too and that interpolation between knots reproduces. */
-    between: z.array(size).max(1000).refine(ascending, 'must ascend'),
-    /** Half-width at sizes that were not measured, between knots. */
-    offLine: logWidth,
-    /** What an octave outside the knots adds to the half-width. */
-    perOctave: logWidth,
-  })
-  .strict();
+const axisSchema = z.strictObject({
+  name: label,
+  /** Sizes at which residuals are stored. */
+  knots: z.array(size).min(1).max(200).refine(ascending, 'must ascend'),
+  /** Sizes that were measured too and that interpolation between knots reproduces. */
+  between: z.array(size).max(1000).refine(ascending, 'must ascend'),
+  /** Half-width at sizes that were not measured, between knots. */
+  offLine: logWidth,
+  /** What an octave outside the knots adds to the half-width. */
+  perOctave: logWidth,
+});
 
-const tableSourceSchema = z
-  .object({
-    repository: label,
-    commit: label,
-    path: label,
-    /** A table of the same commit whose times were taken off: what this stack's kernels do not do. */
-    less: label.optional(),
-    framework: label,
-    version: label,
-    licence: label,
-    /** Rows of the file that were used, and that the screen dropped. */
-    rowsUsed: z.int().nonnegative(),
-    rowsDropped: z.int().nonnegative(),
-  })
-  .strict();
+const tableSourceSchema = z.strictObject({
+  repository: label,
+  commit: label,
+  path: label,
+  /** A table of the same commit whose times were taken off: what this stack's kernels do not do. */
+  less: label.optional(),
+  framework: label,
+  version: label,
+  licence: label,
+  /** Rows of the file that were used, and that the screen dropped. */
+  rowsUsed: z.int().nonnegative(),
+  rowsDropped: z.int().nonnegative(),
+});
 
 const rate = within(1e6, 1e21);
 
-const knots = (table: { axes: readonly { knots: readonly number[] }[] }): number =>
-  table.axes.reduce((n, axis) => n * axis.knots.length, 1);
+const knots = ({ axes }: { axes: readonly { knots: readonly number[] }[] }): number =>
+  knotsOf(axes.map((axis) => axis.knots));
 
 export const stackTableSchema = z
-  .object({
+  .strictObject({
     op: z.enum(OP_CLASS_NAMES as [OpClass, ...OpClass[]]),
     fixed: z.record(z.string(), size),
     /** Index into the file's sources. */
@@ -84,7 +81,6 @@ export const stackTableSchema = z
     /** The longest time by the law that was measured. */
     mostLawSeconds: within(1e-9, 1e4),
   })
-  .strict()
   .refine((t) => t.axes.map((a) => a.name).join() === classSpec(t.op).axes.join(), 'must have the axes of its class')
   .refine(
     (t) => t.perOctave.heads.length === (classSpec(t.op).headsAsSequences ? t.axes[0]!.knots.length : 0),
@@ -97,7 +93,7 @@ export type StackTable = z.infer<typeof stackTableSchema>;
 export type TableSource = z.infer<typeof tableSourceSchema>;
 
 export const stackFileSchema = z
-  .object({
+  .strictObject({
     schema: z.literal('lla-sim/stack'),
     schemaVersion: z.literal(STACK_SCHEMA_VERSION),
     stack: label,
@@ -106,12 +102,11 @@ export const stackFileSchema = z
     /** Id of the device in the catalogue. */
     device: label,
     /** Datasheet rates that the laws' shares refer to. */
-    rates: z.object({ memoryBytesPerSecond: rate, linkBytesPerSecond: rate, operationsPerSecond: rate }).strict(),
+    rates: z.strictObject({ memoryBytesPerSecond: rate, linkBytesPerSecond: rate, operationsPerSecond: rate }),
     tables: z.array(stackTableSchema).min(1).max(40),
     sources: z.array(tableSourceSchema).min(1).max(40),
     /** Tables and rows that were not used, and why. */
     dropped: z.array(label).max(200),
   })
-  .strict()
   .refine((f) => f.tables.every((t) => t.source < f.sources.length), 'every table must have a source');
 export type StackFile = z.infer<typeof stackFileSchema>;

@@ -91,8 +91,8 @@ type Predicted = (shape: OpShape) => StackPrice;
 
 /**
  * A table's price as a step has it. What may be warm has its law as its slow end. Weights that were read faster than
- * memory allows are certainly warm, and priced by the law; a cache takes no less than the law, moved as the nearest time
- * that is not warm.
+ * memory allows are certainly warm, and priced by the law; a cache takes no less than the law, moved as the nearest
+ * time that is not warm.
  */
 export function inAStep(file: StackFile, table: StackTable, shape: OpShape, predict: Predicted): StackPrice {
   const price = predict(shape);

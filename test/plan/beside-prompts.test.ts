@@ -83,7 +83,7 @@ describe('a fleet', () => {
     }
   });
 
-  it(`never needs fewer GPUs for more users, nor more than twice as many for twice the users (seed ${SEED})`, async () => {
+  it('never needs fewer GPUs for more users, nor more than twice as many for twice the users', async () => {
     const random = randomOf(SEED);
     for (let i = 0; i < 6; i++) {
       const s: Scenario = {
@@ -109,7 +109,7 @@ describe('a fleet', () => {
         random.whole(401, 2000),
       ]) {
         const [gpus, twice] = [gpusOf(users), gpusOf(2 * users)];
-        const because = `${JSON.stringify(s)}, ${users} users`;
+        const because = `${JSON.stringify(s)}, ${users} users, seed ${SEED}`;
         if (gpus === null || twice === null || before === null) continue;
         expect(gpus, because).toBeGreaterThanOrEqual(before);
         expect(twice, because).toBeGreaterThanOrEqual(gpus);

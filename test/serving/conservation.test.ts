@@ -8,8 +8,8 @@ import { streamOf } from '../../src/serving/workload/draws.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import { waitingShares } from '../../src/serving/figures.js';
 import type { Ended } from '../../src/serving/metrics.js';
-import { ROUTERS, type ServerOptions } from '../../src/serving/scheduler/options.js';
-import { POLICIES } from '../../src/serving/scheduler/waiting.js';
+import type { ServerOptions } from '../../src/serving/scheduler/options.js';
+import { SERVER_SETTINGS } from '../../src/schema/serving.js';
 import { SEED } from '../gpu/random.js';
 import { given, pricerOf, SERVER, type GivenRequest } from './harness.js';
 
@@ -49,8 +49,8 @@ const server = fc.record({
   blockTokens: fc.constantFrom(16, 32),
   sequenceBlocks: fc.constantFrom(0, 0, 1, 3),
   capTokens: fc.constantFrom(Infinity, Infinity, 64, 256),
-  policy: fc.constantFrom(...POLICIES),
-  router: fc.constantFrom(...ROUTERS),
+  policy: fc.constantFrom(...SERVER_SETTINGS.policy.choices),
+  router: fc.constantFrom(...SERVER_SETTINGS.router.choices),
   replicas: fc.constantFrom(1, 1, 3),
   reserveFullPrompt: fc.boolean(),
   reserveAnswer: fc.boolean(),

@@ -2,7 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import type { MixedBatch } from '../../src/serving/scheduler/batch.js';
 import { recordedShares } from '../../src/plan/ask/depth-trace.js';
-import { allLoops, DepthDraws, meanLoops, type Depth } from '../../src/serving/depth.js';
+import { allLoops, DepthDraws, type Depth } from '../../src/serving/depth.js';
+import { meanLoops } from '../../src/stacks/runtime-pricer.js';
 import type { LoopPricer } from '../../src/serving/price/loop-price.js';
 import { run, type RunResult } from '../../src/serving/engine.js';
 import type { Ended } from '../../src/serving/metrics.js';

@@ -20,13 +20,8 @@ import { simulate } from '../../src/serving/answer.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { given, SERVER } from './harness.js';
 
-const IDS = [
-  'full/full',
-  'lla-21.33x/block-absorbed',
-  'kv-quant-4bit/full',
-  'lla-4x/reconstruct',
-  'hla-10.67x/rotated',
-];
+const LATENTS = ['lla-21.33x/block-absorbed', 'lla-4x/reconstruct', 'hla-10.67x/rotated'];
+const IDS = ['full/full', 'kv-quant-4bit/full', ...LATENTS];
 const LONGEST = 8192;
 let request: PlanRequest;
 

@@ -5,14 +5,15 @@
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DepthDraws, SKIPPED_KV, BATCHINGS, type Depth } from '../../src/serving/depth.js';
+import { SERVER_SETTINGS } from '../../src/schema/serving.js';
+import { DepthDraws, type Depth } from '../../src/serving/depth.js';
 import { CountedScheduler } from '../../src/serving/scheduler/counted.js';
 import { LoopedScheduler } from '../../src/serving/scheduler/looped.js';
 import { blocksOf, type ReplicaOptions } from '../../src/serving/scheduler/options.js';
 import { emptyDraft, Requests, STATE } from '../../src/serving/scheduler/requests.js';
 import type { Listener } from '../../src/serving/scheduler/listener.js';
 import type { Scheduler } from '../../src/serving/scheduler/scheduler.js';
-import { POLICIES, WaitingQueue } from '../../src/serving/scheduler/waiting.js';
+import { WaitingQueue } from '../../src/serving/scheduler/waiting.js';
 import { acceptedOf } from '../../src/serving/speculation.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { PLAIN_DEPTH, SERVER } from './harness.js';
@@ -35,14 +36,14 @@ const drawn = fc.record({
   room: fc.integer({ min: 0, max: 14 }),
   sequenceBlocks: fc.constantFrom(0, 0, 2),
   capped: fc.boolean(),
-  policy: fc.constantFrom(...POLICIES),
+  policy: fc.constantFrom(...SERVER_SETTINGS.policy.choices),
   reserveFullPrompt: fc.boolean(),
   watermark: fc.constantFrom(0, 0, 0.05, 0.4),
   reserveAnswer: fc.constantFrom(false, false, true),
   answerShare: fc.constantFrom(null, null, { initial: 0.7, least: 0.1, steps: 8, mostTokens: 12, ahead: 20 }),
   asyncScheduling: fc.boolean(),
-  batching: fc.constantFrom(...BATCHINGS),
-  skippedKv: fc.constantFrom(...SKIPPED_KV),
+  batching: fc.constantFrom(...SERVER_SETTINGS.depthBatching.choices),
+  skippedKv: fc.constantFrom(...SERVER_SETTINGS.skippedKv.choices),
 });
 type Drawn = typeof drawn extends fc.Arbitrary<infer T> ? T : never;
 

@@ -373,7 +373,7 @@ describe('the stack of a plan', () => {
   });
 });
 
-it(`a sequence more makes no step faster where the L2 may have held the caches that were measured (seed ${seed})`, async () => {
+it(`a sequence more makes no step faster where the L2 may have held measured caches (seed ${seed})`, async () => {
   const random = randomFrom(seed);
   for (const [device, stack] of [
     ['l40s', 'vllm'],

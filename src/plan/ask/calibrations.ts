@@ -51,24 +51,15 @@ export async function loadCalibration(path: string): Promise<LoadedCalibration> 
 
 /** Calibration files beside the user (./calibrations) and in the package; the user's come first. */
 export function calibrationFiles(): string[] {
-  const seen = new Set<string>();
-  const files: string[] = [];
-  for (const directory of [join(process.cwd(), 'calibrations'), BUNDLED]) {
-    let names: string[];
+  const filesIn = (directory: string): string[] => {
     try {
-      names = readdirSync(directory)
-        .filter((n) => n.endsWith('.json'))
-        .sort();
+      const names = readdirSync(directory).filter((name) => name.endsWith('.json'));
+      return names.sort().map((name) => join(directory, name));
     } catch {
-      continue;
+      return [];
     }
-    for (const name of names) {
-      const path = join(directory, name);
-      if (!seen.has(path)) files.push(path);
-      seen.add(path);
-    }
-  }
-  return files;
+  };
+  return [...new Set([...filesIn(join(process.cwd(), 'calibrations')), ...filesIn(BUNDLED)])];
 }
 
 /** The first part of a file is enough to tell whose it is: the device stands before the samples. */

@@ -11,6 +11,7 @@ import {
 import { pathOf, pathSpec } from '../../codecs/paths.js';
 import {
   codecLabel,
+  codecSpec,
   CODECS,
   hasOwnStorage,
   inEverySharing,
@@ -127,8 +128,7 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
   const codecs: Codec[] = [];
   const seen = new Set<string>();
   const add = (asked: Codec): void => {
-    const window = CODECS[asked.kind].settings.some((name) => name === 'windowTokens');
-    const codec = window
+    const codec = codecSpec(asked).settings.includes('windowTokens')
       ? { ...asked, windowTokens: filter.windowTokens ?? asked.windowTokens ?? DEFAULT_WINDOW_TOKENS }
       : asked;
     const reason = refusalOf(g, codec);
@@ -172,7 +172,7 @@ function listCodecs(g: Geometry, filter: CandidateFilter, refused: { id: string;
 
 /** A codec in the ways of sharing that are asked for; in all of them where it is named, in the usual ones else. */
 function sharingsOf(codec: Codec, { kinds, shared }: CandidateFilter): Codec[] {
-  if (CODECS[codec.kind].settings.every((name) => name !== 'shared')) return [codec];
+  if (!codecSpec(codec).settings.includes('shared')) return [codec];
   const asked = shared ?? (kinds === null ? PLANNED_SHARINGS : null);
   return asked ? asked.map((choice) => sharedAs(codec, choice)) : inEverySharing(codec);
 }

@@ -2,12 +2,13 @@
  * Judges a calibration that somebody else measured: whether its numbers can be, whether they repeat, and what they add.
  * The schema has accepted it before.
  */
+import { group } from 'd3-array';
 import { measuredPoints } from '../../cost/predictor.js';
 import { deviceOfAdapter } from '../../devices/find.js';
 import { KERNELS, workOf, type KernelName } from '../../../kernels/registry.js';
 import type { Shape } from '../../../kernels/spec.js';
 import { correctedSeconds, driftExponentOf } from '../../schema/drift.js';
-import type { Calibration, KernelCalibration, Sample } from '../../schema/calibration.js';
+import type { Calibration, Sample } from '../../schema/calibration.js';
 import { median } from '../../numbers/statistics.js';
 import { formatShare } from '../../numbers/units.js';
 import { staleKernels } from './stale.js';
@@ -53,22 +54,18 @@ function ceilings(c: Calibration, samples: readonly { kernel: KernelName; sample
     const seconds = median(sample.seconds);
     return (bytes > cache && bytes / seconds > bytesPerSecond) || work.flops / seconds > flopsPerSecond;
   });
-  return rule(over.length, samples.length, 'above the ceilings of the device', (first) => over[first]!);
+  return rule(over, samples.length, 'above the ceilings of the device');
 }
 
-function rule(
-  wrong: number,
-  of: number,
-  what: string,
-  example: (first: number) => { kernel: string; sample: Sample },
-): Finding {
-  if (wrong === 0) return { verdict: 'good', text: `none of ${of} points is ${what}` };
-  const { kernel, sample } = example(0);
+function rule(wrong: readonly { kernel: string; sample: Sample }[], of: number, what: string): Finding {
+  const [first] = wrong;
+  if (!first) return { verdict: 'good', text: `none of ${of} points is ${what}` };
+  const { kernel, sample } = first;
   return {
-    verdict: wrong > OUTLIERS_SHARE * of ? 'wrong' : 'note',
+    verdict: wrong.length > OUTLIERS_SHARE * of ? 'wrong' : 'note',
     text:
-      `${wrong} of ${of} points are ${what}, such as ${kernel} ${sample.variant} ${JSON.stringify(sample.shape)} in ` +
-      `${median(sample.seconds).toPrecision(3)} s`,
+      `${wrong.length} of ${of} points are ${what}, such as ${kernel} ${sample.variant} ` +
+      `${JSON.stringify(sample.shape)} in ${median(sample.seconds).toPrecision(3)} s`,
   };
 }
 
@@ -93,7 +90,7 @@ function monotone(c: Calibration): Finding {
           wrong.push({ kernel, sample: k.samples[large.sampleIndices[0]!]! });
     }
   }
-  return rule(wrong.length, points, 'twice as fast as a shape with an eighth of the work', (i) => wrong[i]!);
+  return rule(wrong, points, 'twice as fast as a shape with an eighth of the work');
 }
 
 const within = (kernel: KernelName, small: Shape, large: Shape): boolean =>
@@ -101,19 +98,15 @@ const within = (kernel: KernelName, small: Shape, large: Shape): boolean =>
 
 /** Work of the larger over that of the smaller, bytes or operations, whichever grew less. */
 function workRatio(kernel: KernelName, variant: string, small: Shape, large: Shape): number {
-  const [a, b] = [small, large].map((shape) => workOf({ kernel, variant, shape })) as [
-    ReturnType<typeof workOf>,
-    ReturnType<typeof workOf>,
-  ];
+  const [a, b] = [workOf({ kernel, variant, shape: small }), workOf({ kernel, variant, shape: large })];
   const bytes = (b.readBytes + b.writeBytes) / (a.readBytes + a.writeBytes);
   return a.flops > 0 ? Math.min(bytes, b.flops / a.flops) : bytes;
 }
 
 /** Whether the first and the second half of a point's repetitions tell the same time. */
 function halves(c: Calibration): Finding {
-  const ratios = c.kernels.flatMap((k: KernelCalibration) =>
-    [...new Set(k.samples.map((s) => s.variant))].flatMap((variant) => {
-      const own = k.samples.filter((s) => s.variant === variant);
+  const ratios = c.kernels.flatMap(({ samples }) =>
+    [...group(samples, (s) => s.variant).values()].flatMap((own) => {
       const exponent = driftExponentOf(own);
       return own.flatMap((sample) => {
         const seconds = correctedSeconds(sample, exponent);

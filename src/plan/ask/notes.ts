@@ -2,7 +2,7 @@
 import { isLatent, latentHeads, layoutOf } from '../../codecs/registry.js';
 import { pathSpec } from '../../codecs/paths.js';
 import { SERVER_GPUS } from '../../devices/catalogue.js';
-import { linkRate } from '../../cost/exchange.js';
+import { linkRate, type Link } from '../../cost/exchange.js';
 import { isEstimate, type Price } from '../../cost/evidence.js';
 import type { Pricer } from '../../cost/latency.js';
 import { evictionLabel } from '../../eviction/policy.js';
@@ -43,59 +43,55 @@ export function notesOf(
   question: Question,
   candidates: readonly Candidate[],
 ): string[] {
-  const notes: string[] = [];
-  if (scenario.ttft !== undefined && bringsRequests(scenario))
-    notes.push(
-      `--ttft ${String(scenario.ttft)} is a target of the workload’s requests: a simulation judges it, and no plan is ` +
-        `left out by the first token after ${formatTokens(question.contextTokens)} tokens`,
-    );
-  const { contextTokens, maxModelLen = Infinity } = question;
-  if (scenario.context !== undefined && maxModelLen < contextTokens)
-    notes.push(
+  const { contextTokens, gpus, maxModelLen = Infinity } = question;
+  const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
+  return present([
+    scenario.ttft !== undefined &&
+      bringsRequests(scenario) &&
+      `--ttft ${String(scenario.ttft)} is a target of the workload’s requests: a simulation judges it, and no plan ` +
+        `is left out by the first token after ${formatTokens(contextTokens)} tokens`,
+    scenario.context !== undefined &&
+      maxModelLen < contextTokens &&
       `a server with --max-model-len ${maxModelLen} refuses the sequences of ${contextTokens} tokens of this plan: ` +
         'write a longer limit, or a shorter --ctx',
-    );
-  if (question.gpus > 1) notes.push(oneGpuNote(geometry, candidates, question.gpus));
-  const link = spec?.interconnect ?? null;
-  const rate = linkRate(link, question.gpus);
-  if (spec && link && link.mostGpus !== null && question.gpus > link.mostGpus)
-    notes.push(
-      `at most ${link.mostGpus} ${spec.name} are joined directly: exchanges between ${question.gpus} are priced ` +
-        `at ${(link.beyondBytesPerSecond ?? 0) / 1e9} GB/s of ` +
-        (link.mostGpus > SERVER_GPUS ? 'network' : 'PCI Express'),
-    );
-  else if (spec && link?.mostGpus === null && question.gpus > SERVER_GPUS)
-    notes.push(
-      `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${question.gpus} are priced as if one link ` +
-        'joined them all, and take longer over a network',
-    );
-  else if (spec && link && rate !== null && question.gpus > 1 && rate < link.bytesPerSecondPerDirection)
-    notes.push(
-      `each two ${spec.name} have a link of their own: exchanges between ${question.gpus} are priced at ` +
-        `${rate / 1e9} of ${link.bytesPerSecondPerDirection / 1e9} GB/s, and prompts may take longer than on one`,
-    );
-  notes.push(...modelNotes(geometry, gpu?.float8 ?? null));
-  if (gpu?.laws.undivided && !measuresUndivided(gpu) && geometry.heads === geometry.kvHeads)
-    notes.push(
+    gpus > 1 && oneGpuNote(geometry, candidates, gpus),
+    spec?.interconnect && linkNote(spec.name, spec.interconnect, gpus),
+    ...modelNotes(geometry, gpu?.float8 ?? null),
+    gpu?.laws.undivided &&
+      !measuresUndivided(gpu) &&
+      geometry.heads === geometry.kvHeads &&
       'vLLM’s attention does not divide a sequence over this GPU (FlashAttention 2): full caches of few sequences ' +
         'are slow in 16 bits; those in 8 have another kernel',
-    );
-  const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
-  if (alike !== undefined)
-    notes.push(
+    alike !== undefined &&
       `${geometry.name} has the shape of ${alike}: if it is that checkpoint, --model ${alike} has its published scores`,
-    );
-  if (geometry.preludeLayers + geometry.codaLayers > 0)
-    notes.push(
+    geometry.preludeLayers + geometry.codaLayers > 0 &&
       'ratios are those of the looped core; prelude and coda layers keep their cache, so the whole cache shrinks ' +
         'by less (modelRatio in the JSON)',
-    );
-  if (question.contextTokens > geometry.maxPositions)
-    notes.push(
-      `${question.contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was ` +
+    contextTokens > geometry.maxPositions &&
+      `${contextTokens} tokens exceed the ${geometry.maxPositions} positions that ${geometry.name} was ` +
         'trained for: memory and time hold, quality does not',
+    ...idleSettings(scenario, geometry, question, candidates),
+  ]);
+}
+
+/** How exchanges between GPUs are priced, where it is not by a link that joins all; null where it is. */
+function linkNote(name: string, link: Link, gpus: number): string | null {
+  const { mostGpus, beyondBytesPerSecond, bytesPerSecondPerDirection: full } = link;
+  const rate = linkRate(link, gpus);
+  if (mostGpus !== null && gpus > mostGpus)
+    return (
+      `at most ${mostGpus} ${name} are joined directly: exchanges between ${gpus} are priced ` +
+      `at ${(beyondBytesPerSecond ?? 0) / 1e9} GB/s of ${mostGpus > SERVER_GPUS ? 'network' : 'PCI Express'}`
     );
-  return [...notes, ...idleSettings(scenario, geometry, question, candidates)];
+  if (mostGpus === null && gpus > SERVER_GPUS)
+    return (
+      `a server has ${SERVER_GPUS} GPUs as a rule: exchanges between ${gpus} are priced as if one link ` +
+      'joined them all, and take longer over a network'
+    );
+  return rate !== null && gpus > 1 && rate < full
+    ? `each two ${name} have a link of their own: exchanges between ${gpus} are priced at ` +
+        `${rate / 1e9} of ${full / 1e9} GB/s, and prompts may take longer than on one`
+    : null;
 }
 
 /** Settings that were given and change no row. */
@@ -149,26 +145,17 @@ function oneGpuNote({ kvHeads }: Geometry, candidates: readonly Candidate[], gpu
 }
 
 /** What a reader has to know of a model whose cache or weights are not the usual ones. */
-function modelNotes(g: Geometry, float8: Float8 | null): string[] {
-  const notes: string[] = [];
-  if (g.laterLoopsWindow !== undefined)
-    notes.push(
+const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
+  present([
+    g.laterLoopsWindow !== undefined &&
       `loops of ${g.name} after the first attend to the rows of the first and keep their own for ` +
         `${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
-    );
-  if (g.promptsBothWays)
-    notes.push(
+    g.promptsBothWays &&
       `tokens of a prompt attend to all of it in ${g.name}, so servers read prompts whole; their attention is priced ` +
         'as causal, which is half of it: first tokens of long prompts come later than stated',
-    );
-  if (g.valuesAreKeys)
-    notes.push(
+    g.valuesAreKeys &&
       `${g.name} caches keys alone, as transformers does; vLLM keeps a copy of them as values, twice the bytes`,
-    );
-  if (g.quantised)
-    notes.push(
+    g.quantised &&
       `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ` +
         storedNote(g.quantised, float8),
-    );
-  return notes;
-}
+  ]);

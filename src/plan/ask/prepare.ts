@@ -237,16 +237,10 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
         ? {
             tuned: tunedOn(spec, sources.gpu),
             otherStacks: () =>
-              (sources.otherStacks?.() ?? []).flatMap((gpu) =>
-                gpu.stack
-                  ? [
-                      {
-                        stack: gpu.stack.file.stack,
-                        pricer: scheduled(pricesOn(spec, forModel(gpu, geometry, question.gpus)), gpu.stack),
-                      },
-                    ]
-                  : [],
-              ),
+              (sources.otherStacks?.() ?? []).flatMap((gpu) => {
+                const pricer = scheduled(pricesOn(spec, forModel(gpu, geometry, question.gpus)), gpu.stack);
+                return gpu.stack ? { stack: gpu.stack.file.stack, pricer } : [];
+              }),
           }
         : {}),
       ...(spec && sources.attainable ? { attainable: pricesOn(spec, sources.attainable) } : {}),

@@ -1,4 +1,5 @@
 /** Reads a file of `lla-sim fidelity` for a plan: it must be of the very model that is planned. */
+import { group } from 'd3-array';
 import type { Codec } from '../../codecs/codec.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { readdirSync, statSync } from 'node:fs';
@@ -7,7 +8,7 @@ import { show, UserError } from '../../errors.js';
 import { displayPath } from '../../io/files.js';
 import { fingerprintOfFolder } from '../../io/fingerprint.js';
 import { readFidelity, type FidelityFile, type FidelityFileRow } from '../../schema/fidelity.js';
-import { bootstrapMean } from '../../numbers/statistics.js';
+import { bootstrapMean, sum } from '../../numbers/statistics.js';
 import { defined } from '../../present.js';
 import { type Fidelity, type MeasuredRow, type Retrieved, HERE } from '../evaluate/fidelity.js';
 import type { Score } from '../types.js';
@@ -126,18 +127,10 @@ function scoresOf(row: FidelityFileRow, teacher: FidelityFileRow | undefined): S
 
 /** Passkeys by context, shortest first. */
 function retrievalOf({ passkeyCells }: FidelityFileRow): Retrieved[] {
-  const contexts = [...new Set(passkeyCells.map(({ context }) => context))].sort((a, b) => a - b);
-  return contexts.flatMap((contextTokens) => {
-    const cells = passkeyCells.filter(({ context, count }) => context === contextTokens && count > 0);
-    const count = cells.reduce((sum, c) => sum + c.count, 0);
-    return count === 0
-      ? []
-      : [
-          {
-            contextTokens,
-            depths: cells.map(({ depth, count, score }) => ({ depth, count, score })),
-            score: cells.reduce((sum, c) => sum + c.count * c.score, 0) / count,
-          },
-        ];
-  });
+  const asked = passkeyCells.filter(({ count }) => count > 0).sort((a, b) => a.context - b.context);
+  return [...group(asked, ({ context }) => context)].map(([contextTokens, cells]) => ({
+    contextTokens,
+    depths: cells.map(({ depth, count, score }) => ({ depth, count, score })),
+    score: sum(cells.map((c) => c.count * c.score)) / sum(cells.map((c) => c.count)),
+  }));
 }

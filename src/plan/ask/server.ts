@@ -5,17 +5,19 @@ import { flagOf, type Scenario } from '../../schema/settings.js';
 import { runsOn } from '../../stacks/choose.js';
 import { besideHost, Runtime, runtimeChoice, type RuntimeSource } from '../../stacks/runtime.js';
 import { serverDefaults, serverMemory, type ServerMemory } from '../../stacks/server-memory.js';
-import { stackLabel } from '../../stacks/serving.js';
 import {
   isAsynchronous,
   isRuntime,
   isStack,
   listedAs,
+  RUNTIMES,
   servedBy,
+  stackLabel,
   stackName,
   usualStack,
-  RUNTIMES,
+  type Host as Server,
 } from '../../stacks/serving.js';
+import { halved } from '../../numbers/halving.js';
 import { formatMilliseconds, parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
 import type { PlanRequest } from '../types.js';
 import type { Sources, ModelSource } from './prepare.js';
@@ -70,26 +72,16 @@ function checkBatch(
     throw new UserError(`${label} generates one batch from end to end: it has no --${found[0]}`, 'leave it out');
 }
 
-/** What one sequence took a token on the user's server. */
-interface MeasuredStep {
-  readonly text: string;
-  readonly seconds: number;
-  readonly contextTokens: number;
-}
-
 /** @throws UserError unless it is a time and the tokens that were cached, such as `59ms@160` */
-function readMeasuredStep(text: string): MeasuredStep {
+function readMeasuredStep(text: string) {
   const [, time, tokens] = /^([^@]+)@([^@]+)$/.exec(text) ?? [];
   if (time === undefined || tokens === undefined)
     throw new UserError(
       `--measured-step must be a time and the tokens that were cached, not ${show(text)}`,
       'write for example --measured-step 59ms@160',
     );
-  return {
-    text,
-    seconds: parseSeconds(time, '--measured-step'),
-    contextTokens: parseTokens(tokens, '--measured-step'),
-  };
+  const flag = '--measured-step';
+  return { seconds: parseSeconds(time, flag), contextTokens: parseTokens(tokens, flag) };
 }
 
 /** Seconds a launch of hosts, from a fast one to a slow one: 5 to 28 µs were measured. */
@@ -99,25 +91,21 @@ const LEAST_GROWTH = 1.05;
 
 /**
  * The runtime beside the user's own host: the one beside which a step of one sequence takes what it took.
+ * @param text `--measured-step`
  * @param secondsOf a step of one sequence of so many tokens under a runtime
  * @throws UserError where no host makes the step take so long
  */
 export function besideMeasured(
   runtime: Runtime,
-  asked: string,
+  text: string,
   secondsOf: (runtime: Runtime, contextTokens: number) => Interval,
 ): Runtime {
-  const { text, seconds, contextTokens } = readMeasuredStep(asked);
+  const { seconds, contextTokens } = readMeasuredStep(text);
   const eager = (launch: number): Runtime =>
     runtime.with(besideHost(runtime.source, launch, text), { ...runtime.choice, execution: 'eager' });
   const stepOf = (launch: number): number => secondsOf(eager(launch), contextTokens).estimate;
   const [least, most] = LAUNCH_SECONDS;
-  let [low, high] = [Math.log(least), Math.log(most)];
-  for (let i = 0; i < 30; i++) {
-    const middle = (low + high) / 2;
-    if (stepOf(Math.exp(middle)) < seconds) low = middle;
-    else high = middle;
-  }
+  const [low, high] = halved([Math.log(least), Math.log(most)], 30, (log) => stepOf(Math.exp(log)) < seconds);
   const launch = Math.exp((low + high) / 2);
   const how = 'time a token of one sequence with few tokens cached, kernels launched one by one, all loops taken';
   if (seconds > stepOf(most))
@@ -185,10 +173,8 @@ export function promptChunkTokens(
 const wholeNumber = (value: string | number | undefined): number | undefined =>
   value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);
 
-/** A server as it is named; its version is null for today's. */
-export interface Host {
-  readonly stack: string;
-  readonly version: string | null;
+/** A server as it is named. */
+export interface Host extends Server {
   readonly name: string;
 }
 

@@ -6,12 +6,13 @@ import {
   PATH_CHOICES,
   SHARINGS,
   type CodecKind,
+  type CodecSpec,
   type PathChoice,
   type Sharing,
   type FlashloopConstants,
 } from '../../codecs/codec.js';
 import {
-  CODECS,
+  codecSpec,
   hasOwnStorage,
   isUncompressed,
   LATENT_KINDS,
@@ -30,6 +31,7 @@ import { flagOf, SETTINGS, type Scenario, type SettingName } from '../../schema/
 import { METRICS, type Metric } from '../../quality/figure.js';
 import { isTable, tablesOf } from '../../quality/quality.js';
 import { reserveOf, type ServerMemory } from '../../stacks/server-memory.js';
+import { defined } from '../../present.js';
 import { parseBytes, parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
 import type { CandidateFilter } from './candidates.js';
 import type { MinimumTarget, PlanRequest } from '../types.js';
@@ -67,6 +69,10 @@ export type Question = Pick<
   readonly filter: CandidateFilter;
 };
 
+/** Codecs that have a setting. */
+const kindsWith = (name: CodecSpec['settings'][number]): CodecKind[] =>
+  CODEC_KINDS.filter((kind) => codecSpec({ kind }).settings.includes(name));
+
 const flag = (name: SettingName): string => `--${flagOf(name)}`;
 
 /** True where a workload says which requests come: `--ttft` is then theirs, which a simulation judges. */
@@ -84,7 +90,7 @@ export function readQuestion(
   g: Geometry,
   serverOn: (gpus: number) => ServerMemory | null = () => null,
 ): Question {
-  const number = (name: SettingName, rule: { min: number; max: number; whole?: boolean }, otherwise: number): number =>
+  const number = <T>(name: SettingName, rule: Parameters<typeof parseNumber>[2], otherwise: T): number | T =>
     s[name] === undefined ? otherwise : parseNumber(s[name] as string | number, flag(name), rule);
   const choices = (name: 'cacheType' | 'ropeBranch' | 'prefill', otherwise: string): string => {
     const value = s[name] ?? otherwise;
@@ -122,11 +128,13 @@ export function readQuestion(
       'give the scenario a workload (rate, promptTokens and the like), or ask lla-sim simulate',
     );
   const contextTokens = s.context === undefined ? 4096 : parseTokens(text(s.context), flag('context'));
+  const ropeDim = number('ropeDim', { min: 0, max: 1024, whole: true }, DEFAULT_ROPE_DIM);
+  checkRopeDim(ropeDim);
   return {
     contextTokens,
     cacheType,
     choice: { storage, groupSize },
-    branch: { width: readRopeDim(s), perHead: choices('ropeBranch', 'shared') === 'per-head' },
+    branch: { width: ropeDim, perHead: choices('ropeBranch', 'shared') === 'per-head' },
     utilization: number('utilization', { min: 0.1, max: 1 }, server?.utilization ?? 1),
     reserveBytes: s.reserve === undefined ? reserve : readReserve(text(s.reserve)),
     server: server && (s.reserve === undefined ? server : { ...server, more: null }),
@@ -138,7 +146,7 @@ export function readQuestion(
     ...(s.server?.maxModelLen === undefined
       ? {}
       : { maxModelLen: parseTokens(text(s.server.maxModelLen), '--max-model-len') }),
-    batch: s.batch === undefined ? null : number('batch', { min: 1, max: 2 ** 24, whole: true }, 1),
+    batch: number('batch', { min: 1, max: 2 ** 24, whole: true }, null),
     gpus,
     targetWorkgroups: DEFAULT_TARGET_WORKGROUPS,
     targets: {
@@ -147,12 +155,14 @@ export function readQuestion(
       secondsPerToken: s.tpot === undefined ? null : parseSeconds(text(s.tpot), flag('tpot')),
       secondsToFirstToken:
         s.ttft === undefined || bringsRequests(s) ? null : parseSeconds(text(s.ttft), flag('ttft'), true),
-      ...(s.maxKl === undefined ? {} : { maxKl: number('maxKl', { min: 0, max: 1000 }, 0) }),
-      ...(s.minRecall === undefined ? {} : { minRecall: number('minRecall', { min: 0, max: 1 }, 0) }),
+      ...defined({
+        maxKl: number('maxKl', { min: 0, max: 1000 }, undefined),
+        minRecall: number('minRecall', { min: 0, max: 1 }, undefined),
+      }),
     },
     confidence: number('confidence', { min: 0.5, max: 0.999 }, 0.9),
     keep: number('keep', { min: 0, max: 1 }, 0.9),
-    usdPerHour: s.usdPerHour === undefined ? null : number('usdPerHour', { min: 0.0001, max: 1e6 }, 1),
+    usdPerHour: number('usdPerHour', { min: 0.0001, max: 1e6 }, null),
     filter: readFilter(s, g, storage, contextTokens),
   };
 }
@@ -167,18 +177,13 @@ function readReserve(amount: string): number {
   return bytes;
 }
 
-function readRopeDim(s: Scenario): number {
-  const width =
-    s.ropeDim === undefined
-      ? DEFAULT_ROPE_DIM
-      : parseNumber(s.ropeDim, '--rope-dim', { min: 0, max: 1024, whole: true });
+function checkRopeDim(width: number): void {
   if (width === 0)
     throw new UserError(
       '--rope-dim must not be 0: the absorbed path cannot tell positions apart without its rotary branch',
       'give an even width such as 64, or leave the absorbed path out with --path',
     );
   if (width % 2 === 1) throw new UserError(`--rope-dim must be even (rotary pairs), not ${width}`, 'use 64');
-  return width;
 }
 
 /** Heads must divide over the GPUs; too few KV heads are replicated, which needs a whole number of copies. */
@@ -256,7 +261,7 @@ function readFilter(s: Scenario, g: Geometry, storage: Storage, contextTokens: n
     evictions.push({ policy: 'budget', budgetTokens: parseTokens(text(s.budget), '--budget') } satisfies Eviction);
   const window = s.window === undefined ? null : text(s.window);
   const windowTokens = window === null ? null : window === '0' ? 0 : parseTokens(window, flag('window'));
-  const windowed = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'windowTokens'));
+  const windowed = kindsWith('windowTokens');
   if (windowTokens !== null && !kinds?.some((kind) => windowed.includes(kind)))
     throw new UserError(
       '--window means nothing without a codec that keeps exact tokens beside its latents',
@@ -269,7 +274,7 @@ function readFilter(s: Scenario, g: Geometry, storage: Storage, contextTokens: n
     );
   const constants = readConstants(s, g, kinds, contextTokens);
   const shared = oneOf<Sharing>('shared', SHARINGS);
-  const sharing = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'shared'));
+  const sharing = kindsWith('shared');
   if (shared !== null && kinds !== null && !kinds.some((kind) => sharing.includes(kind)))
     throw new UserError(
       `--shared means nothing for ${kinds.join(', ')}: no loop reads the rows of another`,
@@ -317,7 +322,7 @@ function readConstants(
   contextTokens: number,
 ): FlashloopConstants | undefined {
   if (s.constants === undefined) return undefined;
-  const having = CODEC_KINDS.filter((kind) => CODECS[kind].settings.some((name) => name === 'constants'));
+  const having = kindsWith('constants');
   if (!kinds?.some((kind) => having.includes(kind)))
     throw new UserError(
       `${flag('constants')} means nothing without --codec ${having.join(' or ')}`,

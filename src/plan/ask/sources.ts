@@ -157,18 +157,10 @@ async function chooseDevice(shelf: Shelf, s: Scenario, notes: string[]): Promise
     );
   const spec = s.device === undefined ? byMemory(vram as number, notes) : findDevice(s.device);
   const vramBytes = vram ?? memoryOf(spec as DeviceSpec);
-  if (!spec)
-    return {
-      device: { id: null, name: `${formatDecimalBytes(vramBytes)} GPU`, vramBytes, calibration: null },
-      spec,
-      loaded: null,
-    };
-  const loaded = await shelf.calibrationOf((description) => deviceOfAdapter(description)?.id === spec.id, notes);
-  return {
-    device: { id: spec.id, name: spec.name, vramBytes, calibration: describeCalibration(loaded) },
-    spec,
-    loaded,
-  };
+  const { id, name } = spec ?? { id: null, name: `${formatDecimalBytes(vramBytes)} GPU` };
+  const isIts = (description: string): boolean => deviceOfAdapter(description)?.id === id;
+  const loaded = spec && (await shelf.calibrationOf(isIts, notes));
+  return { device: { id, name, vramBytes, calibration: describeCalibration(loaded) }, spec, loaded };
 }
 
 /** The catalogue's device with this much memory; the first by the stated order where several match. */

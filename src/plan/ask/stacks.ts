@@ -1,6 +1,6 @@
 /** Finding and reading the files of serving stacks. */
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import { show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../io/files.js';
@@ -8,7 +8,6 @@ import { checkedBy } from '../../io/issues.js';
 import { parseJson } from '../../io/json.js';
 import { PACKAGE_ROOT } from '../../io/root.js';
 import type { AttainableFile } from '../../stacks/attainable.js';
-import type { KnownFiles } from '../../stacks/choose.js';
 import { STACKS, type ServerFile, type StackTables } from '../../stacks/serving.js';
 import type { RuntimeFile } from '../../stacks/runtime-schema.js';
 import type { StackFile } from '../../stacks/stack-schema.js';
@@ -39,8 +38,6 @@ async function readStackFile(path: string): Promise<StackTables> {
   };
 }
 
-const basename = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
-
 /** Where the tables of a GPU and stack lie: the user's (./calibrations/stacks), else the package's; null for none. */
 function stackPath(device: string, stack: string): string | null {
   for (const folder of [join(process.cwd(), 'calibrations', 'stacks'), join(BUNDLED, 'stacks')]) {
@@ -50,33 +47,10 @@ function stackPath(device: string, stack: string): string | null {
   return null;
 }
 
-/** Whether the package has kernel times of a stack on a device. */
-const hasTables = (device: string, stack: string): boolean => stackPath(device, stack) !== null;
-
 async function findStack(device: string, stack: string): Promise<StackTables | null> {
   const path = stackPath(device, stack);
   return path === null ? null : readStackFile(path);
 }
-
-/** The package's tables of a stack on a device; null for none. */
-function bundledTables(device: string, stack: string): StackTables | null {
-  const name = join('stacks', `${device}-${stack}.json`);
-  if (!existsSync(join(BUNDLED, name))) return null;
-  return { path: join('calibrations', name), file: bundled<StackFile>(name) };
-}
-
-/** What tuned kernels reach on a device, without a server: shown beside times of a calibration. */
-export const tunedSources = (spec: DeviceSpec): GpuSources => tunedOn(tablesOnDisk, spec);
-
-/** Figures that judge, as `accuracy` found them. */
-export const judgedGroups = (): JudgedFile['groups'] => bundled<JudgedFile>('accuracy.json').groups;
-
-/** Laws and servers of the package. */
-const bundledFiles = (): KnownFiles => ({
-  attainable: bundled<AttainableFile>('attainable.json'),
-  servers: bundled<ServerFile>('servers.json'),
-  runtimes: bundled<RuntimeFile>('runtimes.json'),
-});
 
 /** A file of the package. */
 const bundled = <T>(name: string): T =>
@@ -85,19 +59,33 @@ const bundled = <T>(name: string): T =>
     hint: 'install lla-sim again',
   }) as T;
 
+/** Figures that judge, as `accuracy` found them. */
+export const judgedGroups = (): JudgedFile['groups'] => bundled<JudgedFile>('accuracy.json').groups;
+
 /** Tables and laws as they lie on a machine. */
 export const tablesOnDisk = {
   stackFile: readStackFile,
-  has: hasTables,
+  has: (device, stack) => stackPath(device, stack) !== null,
   tables: findStack,
   open: () => Promise.resolve(),
-  bundled: bundledTables,
-  files: bundledFiles,
+  bundled(device, stack) {
+    const name = join('stacks', `${device}-${stack}.json`);
+    if (!existsSync(join(BUNDLED, name))) return null;
+    return { path: join('calibrations', name), file: bundled<StackFile>(name) };
+  },
+  files: () => ({
+    attainable: bundled<AttainableFile>('attainable.json'),
+    servers: bundled<ServerFile>('servers.json'),
+    runtimes: bundled<RuntimeFile>('runtimes.json'),
+  }),
   judged: judgedGroups,
 } satisfies Partial<Shelf>;
+
+/** What tuned kernels reach on a device, without a server: shown beside times of a calibration. */
+export const tunedSources = (spec: DeviceSpec): GpuSources => tunedOn(tablesOnDisk, spec);
 
 /** What a report's page needs to plan for other devices and stacks: the tables of all. */
 export async function knownStacks() {
   const read = DEVICES.flatMap(({ id }) => STACKS.map((stack) => findStack(id, stack)));
-  return { tables: (await Promise.all(read)).filter((t) => t !== null), files: bundledFiles() };
+  return { tables: (await Promise.all(read)).filter((t) => t !== null), files: tablesOnDisk.files() };
 }

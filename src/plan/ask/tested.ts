@@ -1,7 +1,7 @@
 /** How predictions fared on published figures of real servers that judge, nearest to a question (docs/accuracy.md). */
 import { chipOf, DEVICES, type DeviceSpec } from '../../devices/catalogue.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { isEarlierEngine, stackLabel } from '../../stacks/serving.js';
+import { isEarlierEngine, stackLabel, type Host } from '../../stacks/serving.js';
 import { median } from '../../numbers/statistics.js';
 import { present } from '../../present.js';
 
@@ -81,7 +81,7 @@ export interface TestedQuestion {
   /** Whose kernels price; null where nothing does. */
   readonly stack: string | null;
   /** The server that would run, its version null for today's; null where none is known. */
-  readonly server: { readonly stack: string; readonly version: string | null } | null;
+  readonly server: Host | null;
   readonly geometry: Pick<Geometry, 'loops'>;
   readonly device: { readonly id: string | null };
 }

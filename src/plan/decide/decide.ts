@@ -3,10 +3,11 @@ import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
 import { isRuntime, listedAs, RUNTIMES, servedBy, stackLabel, STACKS } from '../../stacks/serving.js';
+import { best as bestOf } from '../../numbers/best.js';
 import { counted, formatDecimalBytes, formatNumber, formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { planName } from '../words/words.js';
-import { isRuined, isUnfit, isUseless, representatives, withoutRoom } from './representatives.js';
+import { isFullCache, isRuined, isUnfit, isUseless, representatives, withoutRoom } from './representatives.js';
 import { served } from './served.js';
 import { risksOf } from './risks.js';
 import type { Alternative, Answer, Choice } from '../answer-types.js';
@@ -14,35 +15,6 @@ import type { Plan, PlanRequest } from '../types.js';
 
 /** Differences of a tenth decide nothing: within them the safer plan is taken, beyond them a plan is worth a line. */
 export const MATERIAL = 1.1;
-
-export type Asked = Pick<
-  PlanRequest,
-  | 'tested'
-  | 'geometry'
-  | 'publishedAs'
-  | 'fidelity'
-  | 'device'
-  | 'gpus'
-  | 'contextTokens'
-  | 'pageTokens'
-  | 'keep'
-  | 'targets'
-  | 'confidence'
-  | 'batch'
-  | 'stack'
-  | 'servingStack'
-  | 'servingVersion'
-  | 'tablesLeftOut'
-  | 'meanLoops'
-  | 'pricer'
-  | 'server'
-  | 'runtime'
-  | 'utilization'
-  | 'reserveBytes'
-  | 'maxModelLen'
-  | 'mostSequences'
-  | 'candidates'
->;
 
 /**
  * Tokens per second where the plan is run, at the slow end of the interval; sequences where nothing is known about
@@ -54,7 +26,7 @@ const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low
 export const likelySpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
 
 /** What stands behind a time: a stack that serves the plan, or kernels measured on this very device. */
-export const runsToday = (r: Asked, p: Plan): boolean =>
+export const runsToday = (r: PlanRequest, p: Plan): boolean =>
   p.servedBy !== null || (r.stack === 'lla-sim' && p.decode.evidence !== null && !isEstimate(p.decode.evidence));
 
 /** Whether published scores say that quality is kept; unknown without any. */
@@ -64,11 +36,11 @@ export function verdictOn(p: Plan, keep: number): 'kept' | 'lost' | 'unknown' {
 }
 
 /** The longest context at which anything is known about quality. */
-export const knownTo = (r: Asked): number =>
+export const knownTo = (r: PlanRequest): number =>
   Math.min(longestContext(r.publishedAs) ?? Infinity, r.geometry.maxPositions);
 
-const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | null =>
-  plans.reduce<Plan | null>((a, b) => (a && value(a) >= value(b) ? a : b), null);
+/** The first of those with the highest value. */
+const best = (plans: readonly Plan[], value: (p: Plan) => number): Plan | null => bestOf(plans, value) ?? null;
 
 /** Of the plans that are not materially slower than the fastest, the one of which most is known. */
 function bestKnown(plans: readonly Plan[]): Plan | null {
@@ -100,13 +72,13 @@ export interface ServingMost {
   readonly upside: string | null;
 }
 
-const usableOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
+const usableOf = (r: PlanRequest, plans: readonly Plan[]): Plan[] =>
   representatives(plans).filter(
     (p) => p.maxBatch.exact >= 1 && (r.pricer === null || p.knee !== null) && !isUseless(p),
   );
 
 /** Plans whose quality is kept at the asked context. */
-const keptOf = (r: Asked, plans: readonly Plan[]): Plan[] =>
+const keptOf = (r: PlanRequest, plans: readonly Plan[]): Plan[] =>
   r.contextTokens > knownTo(r) ? [] : plans.filter((p) => verdictOn(p, r.keep) === 'kept' && !isUnfit(p));
 
 /**
@@ -123,7 +95,7 @@ function mayBeFaster(kept: readonly Plan[], sure: Plan): Plan | null {
 
 /** A compressed cache that may be faster, where none surely is: beside what runs today, or an estimated full cache. */
 function unsureOf(
-  r: Asked,
+  r: PlanRequest,
   { deploy, upside, simulated }: { deploy: Plan | null; upside: Plan | null; simulated: boolean },
   kept: readonly Plan[],
   plans: readonly Plan[],
@@ -135,9 +107,9 @@ function unsureOf(
 }
 
 /** The plans that `decide` chooses among. */
-export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
-  const asked = plans.filter((p) => !p.beside);
-  const kept = keptOf(r, usableOf(r, asked)).sort((a, b) => sureSpeed(b) - sureSpeed(a));
+export function contenders(r: PlanRequest, all: readonly Plan[]): Contenders {
+  const plans = all.filter((p) => !p.beside);
+  const kept = keptOf(r, usableOf(r, plans)).sort((a, b) => sureSpeed(b) - sureSpeed(a));
   return { today: kept.filter((p) => runsToday(r, p)), unwritten: kept.filter((p) => !runsToday(r, p)) };
 }
 
@@ -145,7 +117,7 @@ export function contenders(r: Asked, plans: readonly Plan[]): Contenders {
  * Decides over the evaluated plans that meet the targets.
  * @param simulated unless given, plans are chosen by one decode step
  */
-export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | null = null): Answer {
+export function decide(r: PlanRequest, all: readonly Plan[], simulated: ServingMost | null = null): Answer {
   const plans = all.filter((p) => !p.beside);
   const usable = usableOf(r, plans);
   const beyond = r.contextTokens > knownTo(r);
@@ -167,15 +139,7 @@ export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | 
     question: questionOf(r),
     chosenBy: simulated ? 'simulation' : 'step',
     verdict: main === null ? (fallback ? 'not-recommended' : 'nothing') : deploy ? 'deploy' : 'estimates-only',
-    reason: reasonOf(r, {
-      deploy,
-      main,
-      fallback,
-      usable,
-      beyond,
-      plans,
-      fits: plans.some((p) => p.maxBatch.exact >= 1),
-    }),
+    reason: deploy ? null : reasonOf(r, { main, usable, plans }),
     deploy: deploy && choiceOf(r, deploy),
     upside: upside && { ...choiceOf(r, upside), breakEven: upside.breakEven },
     unsure: unsure && { ...choiceOf(r, unsure), breakEven: unsure.breakEven },
@@ -189,7 +153,7 @@ export function decide(r: Asked, all: readonly Plan[], simulated: ServingMost | 
 }
 
 /** Where nothing is recommended: the fastest that runs today, else the fastest. */
-const fallbackOf = (r: Asked, plans: readonly Plan[]): Plan | null =>
+const fallbackOf = (r: PlanRequest, plans: readonly Plan[]): Plan | null =>
   best(
     plans.filter((p) => runsToday(r, p)),
     sureSpeed,
@@ -203,7 +167,7 @@ interface Recommended {
 }
 
 /** One decode step decides, at the slow end of its interval. */
-function chooseByStep(r: Asked, kept: readonly Plan[]): Recommended {
+function chooseByStep(r: PlanRequest, kept: readonly Plan[]): Recommended {
   const deploy = best(
     kept.filter((p) => runsToday(r, p)),
     sureSpeed,
@@ -221,7 +185,7 @@ function chosenOf(kept: readonly Plan[], { deploy, upside }: ServingMost): Recom
 export const choicesOf = ({ deploy, upside, unsure, fallback, fails, alternatives }: Answer): Choice[] =>
   present([deploy, upside, unsure, fallback, fails, ...alternatives]);
 
-function choiceOf(r: Asked, p: Plan): Choice {
+function choiceOf(r: PlanRequest, p: Plan): Choice {
   const quality = verdictOn(p, r.keep);
   return {
     planId: p.id,
@@ -238,7 +202,7 @@ function choiceOf(r: Asked, p: Plan): Choice {
  * Cheapest, safest and largest, each where it differs by more than a tenth; the largest where it is no slower.
  * @param faster plans that keep quality and are surely faster than `deploy`
  */
-function alternativesTo(r: Asked, main: Plan, faster: readonly Plan[]): Alternative[] {
+function alternativesTo(r: PlanRequest, main: Plan, faster: readonly Plan[]): Alternative[] {
   const others = faster.filter((p) => p.id !== main.id);
   const cost = (p: Plan): number => 1 - (p.qualityKept?.share ?? 0);
   // Every plan of a report has the same GPUs, so the most tokens a second are the cheapest.
@@ -282,7 +246,7 @@ export function wantedWords({
 }
 
 /** The question as understood. */
-function questionOf(r: Asked): string {
+function questionOf(r: PlanRequest): string {
   const { device, gpus } = r;
   const size = formatDecimalBytes(device.vramBytes);
   const gpu = `${gpus === 1 ? 'one' : `${gpus} ×`} ${device.name}${device.name.startsWith(size) ? '' : ` (${size})`}`;
@@ -291,22 +255,14 @@ function questionOf(r: Asked): string {
   return `${name} on ${gpu}, ${formatTokens(r.contextTokens)} tokens a sequence${early}${wantedWords(r)}`;
 }
 
-/** Why nothing is recommended, or not with confidence; null where a measured plan is. */
+/** Why nothing is recommended, or not with confidence. */
 function reasonOf(
-  r: Asked,
-  o: {
-    deploy: Plan | null;
-    main: Plan | null;
-    fallback: Plan | null;
-    usable: readonly Plan[];
-    beyond: boolean;
-    plans: readonly Plan[];
-    fits: boolean;
-  },
-): string | null {
-  if (o.deploy) return null;
-  if (o.usable.length === 0) return o.fits ? uselessReason(r, o.plans) : 'nothing fits';
-  if (o.beyond)
+  r: PlanRequest,
+  o: { readonly main: Plan | null; readonly usable: readonly Plan[]; readonly plans: readonly Plan[] },
+): string {
+  if (o.usable.length === 0)
+    return o.plans.some((p) => p.maxBatch.exact >= 1) ? uselessReason(r, o.plans) : 'nothing fits';
+  if (r.contextTokens > knownTo(r))
     return r.contextTokens > r.geometry.maxPositions
       ? `${r.geometry.name} was trained for ${formatTokens(r.geometry.maxPositions)} positions, and no quality is ` +
           `${r.fidelity ? 'known' : 'published'} beyond ${formatTokens(knownTo(r))}`
@@ -322,7 +278,7 @@ function reasonOf(
 }
 
 /** Why nobody would take any of the plans that fit. */
-function uselessReason({ contextTokens }: Asked, plans: readonly Plan[]): string {
+function uselessReason({ contextTokens }: PlanRequest, plans: readonly Plan[]): string {
   const least = best(withoutRoom(plans), (p) => -p.prefill.peakBytes);
   if (least) {
     const { usableBytes, weightsBytes, codecBytes } = least.memory;
@@ -358,7 +314,7 @@ export function fullDoesNotFit({ memory: m, cacheType }: Plan): string {
 }
 
 /** Why no plan of these runs today. */
-function noStackReason(r: Asked, plans: readonly Plan[]): string {
+function noStackReason(r: PlanRequest, plans: readonly Plan[]): string {
   if (r.pricer === null) return `nothing is known about the speed of ${r.device.name}`;
   if (!STACKS.some((stack) => servedBy(listedAs(r), stack))) {
     const others = RUNTIMES.filter((runtime) => servedBy(listedAs(r), runtime));
@@ -373,11 +329,8 @@ function noStackReason(r: Asked, plans: readonly Plan[]): string {
       : r.tablesLeftOut
         ? '--stack attainable leaves the kernels of serving stacks out'
         : `no kernels of a serving stack were measured on ${r.device.name}`;
-  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null && p.cacheType === 'f16');
-  if (!full)
-    return r.candidates.some((c) => isUncompressed(c.codec) && c.eviction === null)
-      ? FULL_MISSES
-      : 'no serving stack runs a compressed cache';
+  const full = plans.find((p) => isFullCache(p) && p.cacheType === 'f16');
+  if (!full) return r.candidates.some(isFullCache) ? FULL_MISSES : 'no serving stack runs a compressed cache';
   return full.maxBatch.exact < 1
     ? `${fullDoesNotFit(full)}, and ${NOTHING_ELSE}`
     : STACKS.some((stack) => stack === r.servingStack)

@@ -1,4 +1,5 @@
 /** How many GPUs serve so many users: replicas of one or several GPUs that share the model. Pure. */
+import { least, rollup } from 'd3-array';
 import { priceStep } from '../../cost/latency.js';
 import { UserError } from '../../errors.js';
 import { gpuCounts } from '../../geometry/geometry.js';
@@ -10,7 +11,7 @@ import { chanceWithin } from '../evaluate/chance.js';
 import { knownTo, likelySpeed, verdictOn } from './decide.js';
 import { answersBesidePrompts, type AnswersBesidePrompts } from './risks.js';
 import { served } from './served.js';
-import { configurationOf } from '../evaluate/evaluate.js';
+import { configurationOfPlan } from '../evaluate/evaluate.js';
 import { lastWithin } from '../evaluate/operating.js';
 import { promptPricer } from '../evaluate/prompt-time.js';
 import { planName } from '../words/words.js';
@@ -121,12 +122,11 @@ export function fleetOf(users: number, planned: readonly Planned[], asked: numbe
   const unsure = ({ besidePrompts: answers }: FleetRow): number => (answers?.end === 'estimate' ? 1 : 0);
   const ofCodec = (a: FleetRow, b: FleetRow): number =>
     fewestFirst(a, b) || unsure(a) - unsure(b) || a.tensorParallel - b.tensorParallel;
-  const best = new Map<string, FleetRow>();
-  for (const row of all) {
-    const key = row.planId.replace(/\/[^/]*/, '');
-    const known = best.get(key);
-    if (!known || ofCodec(row, known) < 0) best.set(key, row);
-  }
+  const best = rollup(
+    all,
+    (of) => least(of, ofCodec)!,
+    ({ planId }) => planId.replace(/\/[^/]*/, ''),
+  );
   const rows = [...best.values()].sort((a, b) => fewestFirst(a, b) || b.tokensPerSecond - a.tokensPerSecond);
   // Where an answer recommends nothing at all, as beyond the published contexts, neither does a fleet.
   const known = planned.some(({ report: { answer } }) => answer.deploy !== null || answer.upside !== null);
@@ -175,9 +175,8 @@ function timesOf(r: PlanRequest): (p: Plan, usersOfReplica: number) => Times {
   const { pricer, targets, contextTokens } = r;
   const target = targets.secondsPerToken;
   return (p, usersOfReplica) => {
-    const candidate = candidateOf(r, p.id);
-    if (!pricer || !candidate) return UNKNOWN;
-    const c = configurationOf(r, candidate);
+    const c = configurationOfPlan(r, p.id);
+    if (!pricer || !c) return UNKNOWN;
     const { estimate, low, high, evidence } = priceStep(c, pricer, usersOfReplica, contextTokens);
     const seconds = { estimate, low, high };
     const prompt = target === null ? null : prompts(c, p).secondsPerPrompt;

@@ -1,6 +1,7 @@
 /** When no plan meets the time targets: how near they come, and what would help. */
 import { SERVER_GPUS } from '../../devices/catalogue.js';
 import { gpuCounts } from '../../geometry/geometry.js';
+import { furthest } from '../../numbers/halving.js';
 import { counted, formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { candidateOf } from '../ask/candidates.js';
@@ -98,34 +99,28 @@ const stepOf = (p: Plan): Timed | null =>
 const promptOf = ({ prefill: { secondsToFirstToken: seconds, evidence } }: Plan): Timed | null =>
   seconds && evidence ? { seconds, evidence } : null;
 
-/** By how much each target fails. */
-function missesOf(r: PlanRequest, p: Plan): string[] {
-  const { secondsPerToken, secondsToFirstToken } = r.targets;
-  const list: string[] = [];
-  const add = (what: string, time: Timed | null, target: number | null): void => {
-    if (target === null || time === null || (chanceWithin(time, target) ?? 0) >= r.confidence) return;
-    const { seconds } = time;
-    list.push(
-      `${timeLabel(seconds.estimate, true)} ${what} (${timeLabel(seconds.low, true)} to ` +
-        `${timeLabel(seconds.high, true)}) against ${timeLabel(target, true)}`,
-    );
-  };
-  add('a token', stepOf(p), secondsPerToken);
-  add('to the first token', promptOf(p), secondsToFirstToken);
-  return list;
+/** Targets of time that a plan misses, with what it takes. */
+function missedBy({ targets, confidence }: PlanRequest, p: Plan) {
+  const asked = [
+    { flag: '--tpot', what: 'a token', time: stepOf(p), target: targets.secondsPerToken },
+    { flag: '--ttft', what: 'to the first token', time: promptOf(p), target: targets.secondsToFirstToken },
+  ];
+  return asked.flatMap(({ time, target, ...words }) =>
+    time && target !== null && (chanceWithin(time, target) ?? 0) < confidence ? [{ ...words, time, target }] : [],
+  );
 }
+
+/** By how much each target fails. */
+const missesOf = (r: PlanRequest, p: Plan): string[] =>
+  missedBy(r, p).map(
+    ({ what, time: { seconds }, target }) =>
+      `${timeLabel(seconds.estimate, true)} ${what} (${timeLabel(seconds.low, true)} to ` +
+      `${timeLabel(seconds.high, true)}) against ${timeLabel(target, true)}`,
+  );
 
 /** Changes of one thing at a time with which a plan meets its time targets; where it misses both, both are relaxed. */
 export function relaxations(r: PlanRequest, p: Plan): string[] {
-  const { secondsPerToken, secondsToFirstToken } = r.targets;
-  const relaxed = (flag: string, time: Timed | null, target: number | null): string | null =>
-    target === null || time === null || (chanceWithin(time, target) ?? 0) >= r.confidence
-      ? null
-      : `${flag} ${timeLabel(upward(timeAt(time, r.confidence)))}`;
-  const own = present([
-    relaxed('--tpot', stepOf(p), secondsPerToken),
-    relaxed('--ttft', promptOf(p), secondsToFirstToken),
-  ]);
+  const own = missedBy(r, p).map(({ flag, time }) => `${flag} ${timeLabel(upward(timeAt(time, r.confidence)))}`);
   const shorter = shorterContext(r, p);
   const gpus = moreGpus(r, p);
   return present([
@@ -153,12 +148,8 @@ function meets(r: PlanRequest, { id }: Pick<Plan, 'id'>): boolean {
 
 /** The longest context of whole kilotokens at which a plan meets the targets; null where none does. */
 function shorterContext(r: PlanRequest, p: Plan): number | null {
-  let [fits, fails] = [0, Math.ceil(r.contextTokens / 1024)];
-  while (fails - fits > 1) {
-    const middle = Math.floor((fits + fails) / 2);
-    if (meets({ ...r, contextTokens: middle * 1024 }, p)) fits = middle;
-    else fails = middle;
-  }
+  const isMet = (kilotokens: number): boolean => meets({ ...r, contextTokens: kilotokens * 1024 }, p);
+  const fits = furthest(0, Math.ceil(r.contextTokens / 1024), isMet);
   return fits === 0 ? null : fits * 1024;
 }
 

@@ -1,6 +1,9 @@
 /** Which rows count: those that nobody would take, one row a codec, the Pareto front. */
+import { rollup } from 'd3-array';
+import { isUncompressed } from '../../codecs/registry.js';
+import { best } from '../../numbers/best.js';
 import type { Mark } from '../answer-types.js';
-import type { Plan } from '../types.js';
+import type { Candidate, Plan } from '../types.js';
 
 /** Most rows of a table that was not asked for all; a report with no more shows every row. */
 export const MOST_ROWS = 16;
@@ -15,13 +18,7 @@ export const settingOf = ({ id, eviction }: Pick<Plan, 'id' | 'eviction'>): stri
  * end of its interval.
  */
 export function representatives(plans: readonly Plan[]): Plan[] {
-  const best = new Map<string, Plan>();
-  for (const p of plans) {
-    const key = settingOf(p);
-    const known = best.get(key);
-    if (!known || rank(p) > rank(known)) best.set(key, p);
-  }
-  const chosen = new Set(best.values());
+  const chosen = new Set(rollup(plans, (paths) => best(paths, rank), settingOf).values());
   return plans.filter((p) => chosen.has(p));
 }
 
@@ -41,6 +38,10 @@ const USELESS: ReadonlySet<Mark['code']> = new Set(['unfaithful-post-hoc', 'no-m
 
 /** It computes something else than what was published, saves no memory, or cannot take prompts in. */
 export const isUseless = (p: Marked): boolean => p.marks.some((m) => USELESS.has(m.code));
+
+/** The uncompressed cache, of all tokens. */
+export const isFullCache = ({ codec, eviction }: Pick<Plan, 'codec' | 'eviction'> | Candidate): boolean =>
+  isUncompressed(codec) && eviction === null;
 
 /** Of plans that fit, those that only lack room for a prompt; none where another is of use. */
 export function withoutRoom(plans: readonly Plan[]): Plan[] {

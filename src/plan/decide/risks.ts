@@ -2,6 +2,7 @@
 import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { formatTokens } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import { isMostlyOutside, testedText } from '../ask/tested.js';
 import { planName } from '../words/words.js';
 import type { Answer, Warning } from '../answer-types.js';
@@ -11,13 +12,7 @@ import type { Plan, PlanRequest, QualityKept } from '../types.js';
 const SLOW_TOKENS_PER_SECOND = 10;
 
 /** The risks of these plans; each once. */
-export function risksOf(
-  r: Pick<
-    PlanRequest,
-    'contextTokens' | 'device' | 'geometry' | 'publishedAs' | 'meanLoops' | 'tested' | 'testedFirst'
-  >,
-  plans: readonly Plan[],
-): Warning[] {
+export function risksOf(r: PlanRequest, plans: readonly Plan[]): Warning[] {
   const risks: Warning[] = [];
   const add = (code: string, message: string): void => {
     if (!risks.some((w) => w.code === code && w.message === message)) risks.push({ code, message });
@@ -160,11 +155,7 @@ export function promptsRisk(name: string, answers: AnswersBesidePrompts | null, 
 }
 
 /** The answer with the length of users' answers from which what runs today keeps to --tpot beside prompts. */
-export function withPrompts(
-  r: Pick<PlanRequest, 'targets' | 'contextTokens'>,
-  plans: readonly Plan[],
-  answer: Answer,
-): Answer {
+export function withPrompts(r: PlanRequest, plans: readonly Plan[], answer: Answer): Answer {
   const p = plans.find(({ id }) => id === answer.deploy?.planId);
   if (!p?.knee) return answer;
   const { batch, secondsPerStep } = p.knee;
@@ -172,7 +163,7 @@ export function withPrompts(
   const own = promptsRisk(short(p), answers, r.contextTokens);
   if (own === null) return answer;
   const [gravest, ...others] = answer.risks;
-  return { ...answer, risks: [...(gravest ? [gravest] : []), own, ...others] };
+  return { ...answer, risks: present([gravest, own, ...others]) };
 }
 
 /** Whether anything is known of what a compressed cache finds again at a context; null where it is. */

@@ -3,8 +3,7 @@ import { serveCommand, type ServeRequest } from '../../stacks/serve-command.js';
 import { serverDefaults, usualBlockTokens } from '../../stacks/server-memory.js';
 import { cachesPrefixes, dividesPrompts, listedAs, watermarkOf } from '../../stacks/serving.js';
 import type { Answer } from '../answer-types.js';
-import type { Plan } from '../types.js';
-import type { Asked } from './decide.js';
+import type { Plan, PlanRequest } from '../types.js';
 
 /** How a server was simulated. */
 interface Simulated extends Pick<ServeRequest, 'speculation'> {
@@ -20,7 +19,7 @@ interface Simulated extends Pick<ServeRequest, 'speculation'> {
 }
 
 /** The server's words for a plan, where a stack runs it. @param as it was simulated; else at the operating batch */
-export function served(r: Asked, p: Plan, as: Simulated | null = null): Pick<Answer, 'serve'> {
+export function served(r: PlanRequest, p: Plan, as: Simulated | null = null): Pick<Answer, 'serve'> {
   const command = serveCommand({
     stack: r.servingStack ?? '',
     version: r.servingVersion,
@@ -43,14 +42,14 @@ export function served(r: Asked, p: Plan, as: Simulated | null = null): Pick<Ans
 }
 
 /** Tokens of one sequence that the cache's whole blocks hold: servers refuse to start with a longer one. */
-function mostTokens({ contextTokens, pageTokens }: Asked, { memory }: Plan, blockTokens: number): number {
+function mostTokens({ contextTokens, pageTokens }: PlanRequest, { memory }: Plan, blockTokens: number): number {
   const { usableBytes, weightsBytes, codecBytes, kvBytesPerSequence } = memory;
   const blockBytes = (kvBytesPerSequence / (Math.ceil(contextTokens / pageTokens) * pageTokens)) * blockTokens;
   return Math.floor((usableBytes - weightsBytes - codecBytes) / blockBytes + 1e-9) * blockTokens;
 }
 
 /** What was simulated and a server does not do by default. */
-function unlikeDefaults(r: Asked, as: Simulated): ServeRequest['unlike'] {
+function unlikeDefaults(r: PlanRequest, as: Simulated): ServeRequest['unlike'] {
   const { servingStack: stack, servingVersion: version, device, geometry } = r;
   const host = stack === null ? null : { stack, version };
   const usual = serverDefaults(host, device.vramBytes, device.id ?? '');

@@ -1,14 +1,14 @@
 /** Kernels that nobody has measured: what they must reach, and the speed of those that were built so far. */
-import { codecSpec, isHybrid, isUncompressed } from '../../codecs/registry.js';
+import { codecSpec, isHybrid } from '../../codecs/registry.js';
 import { isEstimate, over, type Interval } from '../../cost/evidence.js';
 import { IMPLEMENTATIONS, UNPRICED, type Implementation } from '../../quality/implementations.js';
 import { pathLabel, shownDecode } from '../words/words.js';
-import { isUseless, settingOf } from '../decide/representatives.js';
+import { isFullCache, isUseless, settingOf } from '../decide/representatives.js';
 import type { AsPublished, BreakEven, DecodeFigures, Plan } from '../types.js';
 
 /** Adds to every plan of latents what published implementations would make of it; where there is none, null. */
 export function withAsPublished(plans: readonly Plan[]): Plan[] {
-  const full = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const full = plans.find(isFullCache);
   const rate = full ? shownDecode(full).tokensPerSecond : null;
   const own = plans.map((p) => asPublished(p, rate));
   // A codec by a path that nobody has built is built by another: the fastest one that reads the cache faithfully.
@@ -81,7 +81,7 @@ function asPublished(p: Plan, full: Interval | null): AsPublished | null {
 
 /** Adds to every plan with unmeasured kernels the share of the attainable rate at which it equals the full cache. */
 export function withBreakEven(plans: readonly Plan[]): Plan[] {
-  const reference = plans.find((p) => isUncompressed(p.codec) && p.eviction === null);
+  const reference = plans.find(isFullCache);
   if (!reference?.decode.tokensPerSecond || !reference.decode.evidenceShare || isUnmeasured(reference.decode))
     return [...plans];
   return plans.map((plan) => {

@@ -1,5 +1,6 @@
 /** How likely a predicted time meets a limit. */
 import { NORMAL_90 } from '../../cost/predictor.js';
+import { halved } from '../../numbers/halving.js';
 import type { Evidence, Interval } from '../../cost/evidence.js';
 
 /** A time and what it rests on. */
@@ -44,12 +45,6 @@ export function normalBelow(x: number): number {
 
 /** The inverse of `normalBelow`, by bisection. */
 export function normalQuantile(probability: number): number {
-  let low = -9;
-  let high = 9;
-  for (let i = 0; i < 50; i++) {
-    const middle = (low + high) / 2;
-    if (normalBelow(middle) < probability) low = middle;
-    else high = middle;
-  }
+  const [low, high] = halved([-9, 9], 50, (x) => normalBelow(x) < probability);
   return (low + high) / 2;
 }

@@ -1,4 +1,5 @@
 /** One candidate, evaluated: memory, maximum batch, decode time, published quality. */
+import { group } from 'd3-array';
 import { bytesPerToken } from '../../codecs/layout.js';
 import { pathSpec } from '../../codecs/paths.js';
 import {
@@ -27,7 +28,7 @@ import {
   type PrefillKind,
 } from '../../cost/memory.js';
 import { over } from '../../cost/evidence.js';
-import { parameterCount, type Geometry } from '../../geometry/geometry.js';
+import { parameterCount } from '../../geometry/geometry.js';
 import { pathClassOf, showsLoss } from '../../quality/figure.js';
 import {
   qualityOf,
@@ -40,8 +41,9 @@ import type { Eviction } from '../../eviction/policy.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
-import { defined } from '../../present.js';
-import { candidateId } from '../ask/candidates.js';
+import { defined, present } from '../../present.js';
+import { candidateId, candidateOf } from '../ask/candidates.js';
+import { isFullCache } from '../decide/representatives.js';
 import { chanceWithin } from './chance.js';
 import { keptHere, klLabel, measuredRow, retrievalHere, shareLabel } from './fidelity.js';
 import { UNPRICED, type PromptPricer } from './prompt-time.js';
@@ -70,13 +72,19 @@ export function configurationOf(r: Configured, c: Candidate): Configuration {
   };
 }
 
+/** That of the plan with this id; undefined where the request has no such candidate. */
+export function configurationOfPlan(r: PlanRequest, planId: string): Configuration | undefined {
+  const candidate = candidateOf(r, planId);
+  return candidate && configurationOf(r, candidate);
+}
+
 /** Bytes that plans may use: utilisation of the memory, less the reserve. */
 export const usableBytes = (r: Pick<PlanRequest, 'device' | 'utilization' | 'reserveBytes'>): number =>
   Math.max(0, r.device.vramBytes * r.utilization - r.reserveBytes);
 
 /** Stacks keep a full cache in 16 bits or in 8-bit floats and evict nothing. */
 const isStacks = (r: Pick<PlanRequest, 'choice'>, c: Candidate): boolean =>
-  isUncompressed(c.codec) && c.eviction === null && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
+  isFullCache(c) && (r.choice.storage === 'f16' || r.choice.storage === 'f8');
 
 /** The model without any loss, whatever is published of it. */
 const isItself = (r: Pick<PlanRequest, 'choice' | 'geometry' | 'contextTokens'>, c: Candidate): boolean =>
@@ -306,50 +314,49 @@ export function unlikeWanted(r: PlanRequest, c: Candidate) {
 }
 
 function marksOf(r: PlanRequest, c: Configuration, p: Omit<Plan, 'marks'>, m: MemoryModel): Mark[] {
-  const g: Geometry = r.geometry;
-  const marks: Mark[] = [];
-  const add = (code: Mark['code'], message: string): void => void marks.push({ code, message });
-  const parameters = codecParameters(g, c.codec, c.path, c.branch);
-  if (parameters > parameterCount(g))
-    add(
-      'codec-outweighs-model',
-      `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ` +
-        `${billions(parameterCount(g))}`,
-    );
+  const mark = (code: Mark['code'], message: string): Mark => ({ code, message });
+  const parameters = codecParameters(r.geometry, c.codec, c.path, c.branch);
+  const own = parameterCount(r.geometry);
   const unlike = unlikeWanted(r, { ...c, eviction: c.eviction ?? null });
-  if (unlike === 'no-memory-saved')
-    add('no-memory-saved', 'the fast path caches full-width K and V: it saves no memory');
-  if (p.maxBatch.exact >= 1 && !p.prefill.fits)
-    add(
-      'prefill-does-not-fit',
-      `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} ` +
-        'beside the weights and does not fit; use another --prefill',
-    );
   const generation = p.quality.find((q) => q.metric === 'gsm8k' && q.value < RUINED_GSM8K);
-  if (generation)
-    add('destroys-generation', `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`);
   const error = p.quality.find(showsLoss);
-  if (error)
-    add(
-      'destroys-generation',
-      `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
-    );
-  if (unlike === 'unfaithful-post-hoc') {
-    const here =
-      p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
-    add(
-      'unfaithful-post-hoc',
-      'absorbed needs a model trained or adapted for its rotary branch; ' +
-        (here
-          ? `measured here: ${here}`
-          : 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059'),
-    );
-  }
+  const here =
+    p.measured && `KL ${klLabel(p.measured.kl)}, top-1 ${p.measured.top1 ? shareLabel(p.measured.top1) : 'unknown'}`;
+  const frozen = 'on a frozen model the paper measures reconstruction KL 0.30 to 0.55 against 0.059';
   const contradicted = contradictedMetrics(p.quality);
-  if (contradicted.length > 0) add('contradicted-quality', `published figures disagree for ${contradicted.join(', ')}`);
-  if (!p.decode.communicationPriced)
-    add('communication-not-priced', 'communication between GPUs is not in the time: no figure for the link');
-  return marks;
+  return present([
+    parameters > own &&
+      mark(
+        'codec-outweighs-model',
+        `the codec's ${billions(parameters)} parameters (${formatDecimalBytes(m.codecBytes)}) outweigh the model's ` +
+          billions(own),
+      ),
+    unlike === 'no-memory-saved' && mark(unlike, 'the fast path caches full-width K and V: it saves no memory'),
+    p.maxBatch.exact >= 1 &&
+      !p.prefill.fits &&
+      mark(
+        'prefill-does-not-fit',
+        `${p.prefill.kind} prefill of ${r.contextTokens} tokens needs ${formatDecimalBytes(p.prefill.peakBytes)} ` +
+          'beside the weights and does not fit; use another --prefill',
+      ),
+    generation &&
+      mark('destroys-generation', `published GSM8K is ${generation.value.toFixed(3)} (${generation.source})`),
+    error &&
+      mark(
+        'destroys-generation',
+        `its published error is ${error.value} times that of lla at the same budget (${error.source})`,
+      ),
+    unlike === 'unfaithful-post-hoc' &&
+      mark(
+        unlike,
+        'absorbed needs a model trained or adapted for its rotary branch; ' +
+          (here ? `measured here: ${here}` : frozen),
+      ),
+    contradicted.length > 0 &&
+      mark('contradicted-quality', `published figures disagree for ${contradicted.join(', ')}`),
+    !p.decode.communicationPriced &&
+      mark('communication-not-priced', 'communication between GPUs is not in the time: no figure for the link'),
+  ]);
 }
 
 const billions = (n: number): string => `${(n / 1e9).toFixed(n < 1e10 ? 2 : 1)} B`;
@@ -359,12 +366,9 @@ const billions = (n: number): string => `${(n / 1e9).toFixed(n < 1e10 ? 2 : 1)} 
  * its own table: groups score that differently, too.
  */
 export function contradictedMetrics(figures: readonly ComparedFigure[]): string[] {
-  const range = new Map<string, [number, number]>();
-  for (const f of figures) {
-    if (f.unit !== 'fraction' || f.contextTokens !== null || f.isTeacher) continue;
-    const value = f.value - (f.teacher ?? 0);
-    const [low, high] = range.get(f.metric) ?? [value, value];
-    range.set(f.metric, [Math.min(low, value), Math.max(high, value)]);
-  }
-  return [...range].filter(([, [low, high]]) => high - low > 0.05).map(([metric]) => metric);
+  const compared = figures.filter((f) => f.unit === 'fraction' && f.contextTokens === null && !f.isTeacher);
+  return [...group(compared, ({ metric }) => metric)].flatMap(([metric, own]) => {
+    const values = own.map((f) => f.value - (f.teacher ?? 0));
+    return Math.max(...values) - Math.min(...values) > 0.05 ? [metric] : [];
+  });
 }

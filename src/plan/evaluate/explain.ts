@@ -2,7 +2,7 @@
 import { explainStep, type StepExplanation } from '../../cost/explain.js';
 import { UserError, show } from '../../errors.js';
 import { candidateOf } from '../ask/candidates.js';
-import { configurationOf, evaluate, figuresAt } from './evaluate.js';
+import { configurationOf, configurationOfPlan, evaluate, figuresAt } from './evaluate.js';
 import { operate } from './operating.js';
 import { representatives } from '../decide/representatives.js';
 import type { DecodeFigures, Plan, PlanReport, PlanRequest } from '../types.js';
@@ -54,14 +54,13 @@ function rowOf({ plans }: PlanReport, row: string): Plan {
 
 /** Figures at 1, 2, 3, 4, 6, 8, 12, 16 … sequences, at the operating batch and at the largest. */
 export function sweepOf(r: PlanRequest, p: Plan): DecodeFigures[] {
-  const candidate = candidateOf(r, p.id);
+  const c = configurationOfPlan(r, p.id);
   const { pricer } = r;
-  if (!candidate || !pricer) return [];
-  const configuration = configurationOf(r, candidate);
+  if (!c || !pricer) return [];
   const batches = new Set<number>([p.maxBatch.exact, ...(p.knee ? [p.knee.batch] : [])]);
   for (let batch = onGrid(p.maxBatch.exact); batch >= 1; batch = onGrid(batch - 1)) batches.add(batch);
   return [...batches]
     .filter((batch) => batch >= 1)
     .sort((a, b) => a - b)
-    .map((batch) => figuresAt(r, priceStep(configuration, pricer, batch, r.contextTokens), batch));
+    .map((batch) => figuresAt(r, priceStep(c, pricer, batch, r.contextTokens), batch));
 }

@@ -2,6 +2,7 @@
  * What `lla-sim fidelity` measured of a model, as a plan uses it instead of published tables. Plain data: a report's
  * page carries it. The bad end of each interval decides: the upper one of KL, the lower one of a score.
  */
+import { least } from 'd3-array';
 import type { Codec, PathChoice } from '../../codecs/codec.js';
 import { choiceOf, pathSpec } from '../../codecs/paths.js';
 import { codecSpec, hasOwnStorage, isUncompressed, storageOfCodec } from '../../codecs/registry.js';
@@ -96,8 +97,7 @@ export function measuredRow(r: Asked, c: Candidate): MeasuredRow | null {
       storageOfCodec(row.codec, row.storage) === storage &&
       row.eviction === eviction,
   );
-  const klOf = (row: MeasuredRow): number => row.kl?.high ?? Infinity;
-  return alike.reduce<MeasuredRow | null>((a, b) => (a && klOf(a) <= klOf(b) ? a : b), null);
+  return least(alike, ({ kl }) => kl?.high ?? Infinity) ?? null;
 }
 
 /** True for the cache that the others are measured against, in a type that changes nothing. */

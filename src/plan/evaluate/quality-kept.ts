@@ -53,7 +53,10 @@ export function keptQuality(
 ): QualityKept | null {
   if (isUncompressed({ kind: query.codec })) return query.eviction === null ? WHOLE : null;
   const figures = scoresAt(all.filter(isScore), contextTokens);
-  const judged = [...byCheckpoint(figures)].flatMap(([name, own]) => judge(query, name, own, contextTokens) ?? []);
+  const judged = [...byCheckpoint(figures)].flatMap(([name, own]) => {
+    const scores = own.flatMap((f) => scoreOf(query, f, contextTokens));
+    return keptOf(name, scores) ?? [];
+  });
   const known = ({ scores }: QualityKept): number =>
     minimums.filter(({ metric, table }) =>
       scores.some((s) => s.metric === metric && (table === undefined || isTable(s.source.split(', ')[0] ?? '', table))),
@@ -98,18 +101,6 @@ export function keptWithLoops({ trained, loops }: Pick<Geometry, 'trained' | 'lo
     }),
   );
   return keptOf(null, scores);
-}
-
-function judge(
-  query: QualityQuery,
-  checkpoint: string | null,
-  figures: readonly QualityFigure[],
-  contextTokens: number,
-): QualityKept | null {
-  return keptOf(
-    checkpoint,
-    figures.flatMap((f) => scoreOf(query, f, contextTokens)),
-  );
 }
 
 /** The worst of a checkpoint's scores, and all of them; null without any. */

@@ -1,14 +1,14 @@
 /** Says where measured kernels are the finding, not the hardware: far slower than tuned ones, or than in 16 bits. */
 import { isUncompressed } from '../../codecs/registry.js';
-import { isEstimate, type Interval } from '../../cost/evidence.js';
+import { isEstimate, type Evidence, type Interval } from '../../cost/evidence.js';
 import { priceStep, type Pricer, type StepPrice } from '../../cost/latency.js';
 import { listedAs, servedBy } from '../../stacks/serving.js';
 import { counted, formatMilliseconds, formatNumber } from '../../numbers/units.js';
-import { candidateOf } from '../ask/candidates.js';
 import { choicesOf } from '../decide/decide.js';
-import { configurationOf } from './evaluate.js';
+import { configurationOfPlan } from './evaluate.js';
 import { figuresOf } from './prompt-time.js';
 import { planName } from '../words/words.js';
+import type { Configuration } from '../../schedule/schedule.js';
 import type { Answer, Warning } from '../answer-types.js';
 import type { Plan, PlanRequest } from '../types.js';
 
@@ -19,6 +19,16 @@ const SLOW_ATTENTION = 1.5;
 /** Times those of 16 bits from which steps over a cache in 8 bits are slow. */
 const SLOW_IN_8_BITS = 1.1;
 
+/** A plan's step where it is run. */
+interface Step {
+  readonly p: Plan;
+  readonly c: Configuration;
+  readonly batch: number;
+  readonly time: Interval;
+  readonly evidence: Evidence;
+  readonly floor: StepPrice['floor'];
+}
+
 /**
  * The answer with a risk where a step of measured kernels surely takes more than twice the time of tuned ones, where
  * one over a cache in 8-bit floats takes longer than over 16 bits, or where a server has a faster kernel of attention.
@@ -26,21 +36,24 @@ const SLOW_IN_8_BITS = 1.1;
 export function withSlowKernels(r: PlanRequest, plans: readonly Plan[], answer: Answer): Answer {
   const named = choicesOf(answer).map((c) => c.planId);
   // Every row is compared with the full cache, also where the answer does not name it.
-  const looked = plans.filter((p) => isUncompressed(p.codec) || named.includes(p.id));
-  const first = (risk: (r: PlanRequest, p: Plan) => Warning | null): Warning[] =>
-    looked.flatMap((p) => risk(r, p) ?? []).slice(0, 1);
+  const looked = plans
+    .filter((p) => isUncompressed(p.codec) || named.includes(p.id))
+    .flatMap((p): Step[] => {
+      const { batch, secondsPerStep: time, evidence, floor } = p.knee ?? p.decode;
+      const c = configurationOfPlan(r, p.id);
+      return c && time && evidence ? [{ p, c, batch, time, evidence, floor }] : [];
+    });
+  const first = (risk: (r: PlanRequest, step: Step) => Warning | null): Warning[] =>
+    looked.flatMap((step) => risk(r, step) ?? []).slice(0, 1);
   const risks = [...first(slowKernels), ...first(slowCache), ...first(slowAttention)];
   return risks.length === 0 ? answer : { ...answer, risks: [...risks, ...answer.risks] };
 }
 
-function slowCache(r: PlanRequest, p: Plan): Warning | null {
-  const { batch, secondsPerStep: time, evidence } = p.knee ?? p.decode;
-  const candidate = candidateOf(r, p.id);
-  if (r.choice.storage !== 'f8' || !r.pricer || !candidate || !time || evidence === null || isEstimate(evidence))
-    return null;
+function slowCache(r: PlanRequest, { p, c, batch, time, evidence }: Step): Warning | null {
+  if (r.choice.storage !== 'f8' || !r.pricer || isEstimate(evidence)) return null;
   // In 16 bits as many have to fit, so that in 8 there is room for more.
   if (2 * batch > p.maxBatch.exact) return null;
-  const wide = configurationOf({ ...r, choice: { ...r.choice, storage: 'f16' } }, candidate);
+  const wide: Configuration = { ...c, choice: { ...c.choice, storage: 'f16' } };
   const than = priceStep(wide, r.pricer, batch, r.contextTokens);
   if (isEstimate(than.evidence) || time.estimate < SLOW_IN_8_BITS * than.estimate) return null;
   return {
@@ -52,12 +65,9 @@ function slowCache(r: PlanRequest, p: Plan): Warning | null {
   };
 }
 
-function slowAttention(r: PlanRequest, p: Plan): Warning | null {
-  const { batch, secondsPerStep: time } = p.knee ?? p.decode;
-  const candidate = candidateOf(r, p.id);
+function slowAttention(r: PlanRequest, { p, c, batch, time }: Step): Warning | null {
   const other = isUncompressed(p.codec) ? (r.otherAttention?.() ?? null) : null;
-  if (!other || !r.runtime || !candidate || !time) return null;
-  const c = configurationOf(r, candidate);
+  if (!other || !r.runtime) return null;
   const step = priceStep(c, other.pricer, batch, r.contextTokens);
   const firstBy = (pricer: Pricer | null): Interval | null => figuresOf({ ...r, pricer }, c).secondsToFirstToken;
   const [first, than] = [firstBy(r.pricer), firstBy(other.pricer)];
@@ -73,12 +83,9 @@ function slowAttention(r: PlanRequest, p: Plan): Warning | null {
   };
 }
 
-function slowKernels(r: PlanRequest, p: Plan): Warning | null {
-  const { batch, secondsPerStep: time, evidence, floor } = p.knee ?? p.decode;
-  const candidate = candidateOf(r, p.id);
-  if (!r.tuned || !candidate || !time || evidence === null || isEstimate(evidence)) return null;
-  const priced = (pricer: Pricer): StepPrice =>
-    priceStep(configurationOf(r, candidate), pricer, batch, r.contextTokens);
+function slowKernels(r: PlanRequest, { p, c, batch, time, evidence, floor }: Step): Warning | null {
+  if (!r.tuned || isEstimate(evidence)) return null;
+  const priced = (pricer: Pricer): StepPrice => priceStep(c, pricer, batch, r.contextTokens);
   const tuned = priced(r.tuned());
   if (!isMuchSlower(time, tuned)) return null;
   const memory = floor ? `, reading memory alone ${formatMilliseconds(floor.memory)} ms` : '';

@@ -1,6 +1,7 @@
 /**
  * What a reader needs to know before believing a plan; every printer shows these, JSON carries them with their codes.
  */
+import { group } from 'd3-array';
 import { counted, formatBytes, formatNumber } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { representatives } from '../decide/representatives.js';
@@ -76,34 +77,24 @@ function prefillWarning(r: Planned, shown: readonly Plan[]): Warning[] {
 
 /** Marks of the rows shown, one warning a kind, with the rows that it holds for. */
 function markWarnings(shown: readonly Plan[]): Warning[] {
-  const byCode = new Map<string, { message: string; rows: string[] }>();
-  for (const p of shown) {
-    for (const m of p.marks) {
-      if (m.code === 'contradicted-quality') continue;
-      const entry = byCode.get(m.code) ?? { message: m.message, rows: [] };
-      entry.rows.push(p.id);
-      byCode.set(m.code, entry);
-    }
-  }
-  return [...byCode].map(([code, { message, rows }]) => {
-    const others = rows.slice(1);
+  const marks = shown.flatMap(({ id, marks }) => marks.map((m) => ({ ...m, id })));
+  const told = marks.filter(({ code }) => code !== 'contradicted-quality');
+  return [...group(told, ({ code }) => code)].map(([code, [first, ...others]]) => {
     const also =
       others.length === 0
         ? ''
         : others.length <= 2
-          ? ` (so marked: ${others.join(', ')})`
+          ? ` (so marked: ${others.map(({ id }) => id).join(', ')})`
           : ` (and ${others.length} more)`;
-    return { code, message: `${rows[0]}: ${message}${also}` };
+    return { code, message: `${first!.id}: ${first!.message}${also}` };
   });
 }
 
 /** How many rows each target removed, with an example; how many combinations cannot be. */
 function removedWarnings({ removed, refused }: Planned): Warning[] {
-  const byTarget = new Map<string, { id: string; reason: string }[]>();
-  for (const { target, ...row } of removed) byTarget.set(target, [...(byTarget.get(target) ?? []), row]);
   const example = ([first]: readonly { id: string; reason: string }[]): string => `${first?.id}: ${first?.reason}`;
   return present([
-    ...[...byTarget].map(([target, rows]) => ({
+    ...[...group(removed, ({ target }) => target)].map(([target, rows]) => ({
       code: 'removed',
       message: `${target} removed ${counted(rows.length, 'row')}, such as ${example(rows)}`,
     })),

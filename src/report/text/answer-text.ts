@@ -7,7 +7,8 @@ import type { AsPublished, BreakEven, Plan, PlanReport, Score } from '../../plan
 import { measuredWords, shareLabel } from '../../plan/evaluate/fidelity.js';
 import { guessMark, shownDecode } from '../../plan/words/words.js';
 import { formatCount, formatTokens } from '../../numbers/units.js';
-import { isFullCache, TWO_PASSES } from '../plan-rows.js';
+import { isFullCache } from '../../plan/decide/representatives.js';
+import { TWO_PASSES } from '../plan-rows.js';
 import { present } from '../../present.js';
 import { shareText, wrap } from './text.js';
 

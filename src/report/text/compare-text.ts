@@ -8,7 +8,8 @@ import { present } from '../../present.js';
 import { shownDecode } from '../../plan/words/words.js';
 import { formatTokens } from '../../numbers/units.js';
 import { brief, milliseconds, paragraph } from './answer-text.js';
-import { asPublishedLabel, deviceName, isFullCache } from '../plan-rows.js';
+import { isFullCache } from '../../plan/decide/representatives.js';
+import { asPublishedLabel, deviceName } from '../plan-rows.js';
 import { fitting, left, right, wrap, type Column } from './text.js';
 
 /** What a report puts first: what runs today, else the best estimate, else the fastest that fits. */

@@ -24,7 +24,8 @@ import {
 } from './answer-text.js';
 import { fleetTable } from './fleet-table.js';
 import type { AnsweredFleet } from '../plan-json.js';
-import { deviceName, isFullCache } from '../plan-rows.js';
+import { isFullCache } from '../../plan/decide/representatives.js';
+import { deviceName } from '../plan-rows.js';
 import {
   defaultWords,
   shownOf,

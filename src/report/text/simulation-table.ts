@@ -1,6 +1,6 @@
 /** A simulation for a terminal: what to act on first, then tables. */
 import pc from 'picocolors';
-import { meanLoops } from '../../serving/depth.js';
+import { meanLoops } from '../../stacks/runtime-pricer.js';
 import { EXACT_VALUES } from '../../serving/sketch.js';
 import { present } from '../../present.js';
 import type { PublishedDepths } from '../../quality/exit-depths.js';

@@ -6,6 +6,7 @@ import { isUncompressed } from '../../codecs/registry.js';
 import type { Draft } from '../../codecs/verification.js';
 import { attentionOf, type Bound, type PriceTables } from './price.js';
 import type { Geometry } from '../../geometry/geometry.js';
+import { furthest } from '../../numbers/halving.js';
 import type { Runtime } from '../../stacks/runtime.js';
 import { MixedBatch } from '../scheduler/batch.js';
 import type { LoopedScheduler, Sequence } from '../scheduler/looped.js';
@@ -265,16 +266,11 @@ export function whereItPays(
     return roundSeconds(of, loops, pricer, batch, rows) / step;
   };
   const wanted = breakEven(at.sequences);
-  let [low, high] = [0, at.mostSequences];
-  if (breakEven(high) < given) low = high;
+  const pays = (sequences: number): boolean => breakEven(sequences) < given;
   // Rounds have more rows than steps, so that they lose more the more sequences there are.
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (breakEven(middle) < given) low = middle;
-    else high = middle;
-  }
+  const paysUpToSequences = pays(at.mostSequences) ? at.mostSequences : furthest(0, at.mostSequences, pays);
   const acceptance = Array.from({ length: 1001 }, (_, i) => i / 1000).find(
     (p) => tokensPerRound({ ...of, acceptance: p }) >= wanted,
   );
-  return { paysFromAcceptance: acceptance ?? null, paysUpToSequences: low };
+  return { paysFromAcceptance: acceptance ?? null, paysUpToSequences };
 }

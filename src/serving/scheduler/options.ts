@@ -1,4 +1,5 @@
 /** How requests are served. The names are vLLM's where it has the setting. */
+import type { SERVER_SETTINGS } from '../../schema/serving.js';
 import type { Targets } from '../metrics.js';
 import type { AnswerShare } from './outlook.js';
 import type { Policy } from './waiting.js';
@@ -11,8 +12,7 @@ export const blocksOf = (
   // Sums of shares of tokens may end a rounding error above a whole number.
   tokens > 0 ? Math.ceil(Math.min(tokens, o.capTokens) / o.blockTokens - 1e-9) + o.sequenceBlocks : 0;
 
-export const ROUTERS = ['round-robin', 'least-loaded', 'shared-queue'] as const;
-export type Router = (typeof ROUTERS)[number];
+export type Router = (typeof SERVER_SETTINGS.router.choices)[number];
 
 /** While sequences decode, prompts wait until there is enough to do (TRT-LLM, pyexecutor `_waiting_requests`). */
 export interface BatchWait {

@@ -1,9 +1,9 @@
 /** Requests that wait for a replica, in the order of a policy. */
+import type { SERVER_SETTINGS } from '../../schema/serving.js';
 import { Heap } from './heap.js';
 import type { Requests } from './requests.js';
 
-export const POLICIES = ['fcfs', 'shortest-prompt'] as const;
-export type Policy = (typeof POLICIES)[number];
+export type Policy = (typeof SERVER_SETTINGS.policy.choices)[number];
 
 export class WaitingQueue {
   private readonly heap = new Heap();

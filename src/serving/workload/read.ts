@@ -1,6 +1,7 @@
 /** Reads what requests come to a server: text and numbers from outside become a workload. */
 import { show, UserError } from '../../errors.js';
 import { parseNumber, parseSeconds, parseTokens } from '../../numbers/units.js';
+import { present } from '../../present.js';
 import {
   asked,
   choice,
@@ -12,7 +13,7 @@ import {
 import type { Source } from '../engine.js';
 import { longestLength, meanLength, shortestLength, type Lengths } from './draws.js';
 import { observedLengths, summarise, TraceSource } from './trace.js';
-import { ARRIVALS, SyntheticSource, type ArrivalKind, type Observed, type SyntheticWorkload } from './workload.js';
+import { SyntheticSource, type Observed, type SyntheticWorkload } from './workload.js';
 
 /** Longest request of a made-up workload that needs no more; models' own limits are often far beyond what chats use. */
 const MADE_UP_LONGEST = 32_768;
@@ -99,10 +100,12 @@ export function readWorkload(
   for (const name of ['speedUp', 'limit'] as const)
     if (asked(w[name]))
       throw new UserError(`${flag(name)} is for traces`, `name one with --trace, or leave ${flag(name)} out`);
-  const arrivals: ArrivalKind = choice('arrivals', w.arrivals, ARRIVALS);
-  const observed = asked(w.lengthsOf) ? readObserved(w, MOST_OBSERVED) : null;
-  const prompt = readLengths(w.promptTokens ?? 'lognormal:1024:1024', '--prompt-tokens');
-  const output = readLengths(w.outputTokens ?? 'lognormal:256:256', '--output-tokens');
+  const arrivals = choice('arrivals', w.arrivals, WORKLOAD_SETTINGS.arrivals.choices);
+  const isClosed = arrivals === 'closed';
+  const observed = asked(w.lengthsOf) ? readObserved(w) : null;
+  const { promptTokens = 'lognormal:1024:1024', outputTokens = 'lognormal:256:256' } = w;
+  const prompt = readLengths(promptTokens, '--prompt-tokens');
+  const output = readLengths(outputTokens, '--output-tokens');
   const mean = (of: Int32Array): number => of.reduce((sum, n) => sum + n, 0) / of.length;
   const secondsOf = (value: string | number, subject: string): number =>
     /^0+(\.0*)?\s*(ms|s|m|h)?$/.test(String(value)) ? 0 : parseSeconds(String(value), subject, true);
@@ -125,18 +128,16 @@ export function readWorkload(
   };
   const most = maxModelLen ?? Math.min(positions, Math.max(MADE_UP_LONGEST, longestOf(settings)));
   if (!observed) refuseAllTooLong(settings, most, maxModelLen !== null);
-  if (arrivals === 'closed' && asked(w.rate))
-    throw new UserError('--rate says nothing of users who wait for their answers', 'name --users instead');
-  if (arrivals === 'closed' && asked(w.maxConcurrency))
-    throw new UserError('--max-concurrency says nothing of users who wait for their answers', 'name --users instead');
-  const scaled = [
-    ...(asked(w.promptTokens) ? [`prompts of ${String(w.promptTokens)}`] : []),
-    ...(asked(w.outputTokens) ? [`outputs of ${String(w.outputTokens)}`] : []),
-  ];
+  for (const name of ['rate', 'maxConcurrency'] as const)
+    if (isClosed && asked(w[name]))
+      throw new UserError(`${flag(name)} says nothing of users who wait for their answers`, 'name --users instead');
+  const scaled = present([
+    asked(w.promptTokens) && `prompts of ${promptTokens}`,
+    asked(w.outputTokens) && `outputs of ${outputTokens}`,
+  ]);
   const lengths = observed
     ? `lengths of ${String(w.lengthsOf)}${scaled.length === 0 ? '' : `, scaled to ${scaled.join(' and ')} tokens`}`
-    : `prompts ${String(w.promptTokens ?? 'lognormal:1024:1024')}, outputs ` +
-      `${String(w.outputTokens ?? 'lognormal:256:256')} tokens`;
+    : `prompts ${promptTokens}, outputs ${outputTokens} tokens`;
   const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';
   const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
   const bounded = asked(w.maxConcurrency) ? `, at most ${settings.mostOpen} sent at once` : '';
@@ -147,11 +148,11 @@ export function readWorkload(
     return { source: new SyntheticSource(all), requests: all.requests };
   };
   return {
-    label: `${arrivals === 'closed' ? `${settings.users} users` : arrivals}${bounded}, ${lengthsLabel}`,
+    label: `${isClosed ? `${settings.users} users` : arrivals}${bounded}, ${lengthsLabel}`,
     lengthsLabel,
     kind: 'made up',
-    requestsPerSecond: arrivals === 'closed' ? null : settings.requestsPerSecond,
-    users: arrivals === 'closed' ? settings.users : null,
+    requestsPerSecond: isClosed ? null : settings.requestsPerSecond,
+    users: isClosed ? settings.users : null,
     mostOpen: settings.mostOpen === Infinity ? null : settings.mostOpen,
     requests: settings.requests,
     meanOutputTokens: observed ? mean(observed.outputs) : meanLength(output),
@@ -167,10 +168,7 @@ export function readWorkload(
       const requests = Math.max(settings.requests, least.requests, Math.ceil(requestsPerSecond * least.seconds));
       return requested({ requestsPerSecond, requests });
     },
-    ramped:
-      arrivals === 'closed' && thinkSeconds === 0 && !asked(w.ramp)
-        ? (rampSeconds) => requested({ rampSeconds })
-        : null,
+    ramped: isClosed && thinkSeconds === 0 && !asked(w.ramp) ? (rampSeconds) => requested({ rampSeconds }) : null,
     closed: (users, rampSeconds, least) => {
       const requests = Math.max(settings.requests, least, REQUESTS_A_USER * users);
       return requested({ arrivals: 'closed', users, rampSeconds, requests });
@@ -204,8 +202,8 @@ function readLengths(text: string | number, subject: string): Lengths {
  * Lengths of the trace of `--lengths-of`; with a number for prompts or outputs, scaled so that this is their mean.
  * @throws UserError where either is no number
  */
-function readObserved(w: Pick<Workload, 'lengthsOf' | 'promptTokens' | 'outputTokens'>, most: number): Observed {
-  const { prompts, outputs } = observedLengths(String(w.lengthsOf), most);
+function readObserved(w: Workload): Observed {
+  const { prompts, outputs } = observedLengths(String(w.lengthsOf), MOST_OBSERVED);
   const scaled = (of: Int32Array, wanted: string | number | undefined, subject: string): Int32Array => {
     if (wanted === undefined) return of;
     const lengths = readLengths(wanted, subject);

@@ -1,4 +1,5 @@
 /** A trace as a source of requests: read line by line, from the first arrival on. */
+import { isUtf8 } from 'node:buffer';
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { UserError, show } from '../../errors.js';
 import { displayPath } from '../../io/files.js';
@@ -11,6 +12,13 @@ import { formatOf, KNOWN_COLUMNS, type TraceFormat } from './trace-formats.js';
 const PIECE_BYTES = 2 ** 18;
 /** The longest line: a Mooncake request of a million tokens has 2,000 hash ids of some 8 bytes. */
 const MAX_LINE_BYTES = 2 ** 20;
+
+/** A line end is one byte that no other character contains. */
+const linesOf = (bytes: Buffer): Buffer[] =>
+  bytes
+    .toString('latin1')
+    .split('\n')
+    .map((line) => Buffer.from(line, 'latin1'));
 
 /** Lines of a text file, one after the other, in bounded memory. */
 class LineReader {
@@ -63,11 +71,11 @@ class LineReader {
   private read(): void {
     const count = readSync(this.descriptor, this.piece, 0, PIECE_BYTES, null);
     const bytes = Buffer.concat([this.rest, this.piece.subarray(0, count)]);
-    // A line end is one byte that no other character contains.
     const end = count === 0 ? bytes.length : bytes.lastIndexOf(10) + 1;
     if (bytes.length - end > MAX_LINE_BYTES)
       throw new UserError(
-        `${this.subject} line ${this.line + this.linesIn(bytes, end) + 1} is longer than ${MAX_LINE_BYTES} bytes`,
+        `${this.subject} line ${this.line + linesOf(bytes.subarray(0, end)).length} is longer than ` +
+          `${MAX_LINE_BYTES} bytes`,
         'check that it is a trace with a request a line',
       );
     this.pending = this.decode(bytes.subarray(0, end)).split('\n');
@@ -78,28 +86,12 @@ class LineReader {
     if (count === 0) this.close();
   }
 
-  private linesIn(bytes: Buffer, end: number): number {
-    let lines = 0;
-    for (let at = bytes.indexOf(10); at >= 0 && at < end; at = bytes.indexOf(10, at + 1)) lines++;
-    return lines;
-  }
-
   private decode(bytes: Buffer): string {
     try {
       return this.decoder.decode(bytes);
     } catch {
-      // Which line it is: line by line.
-      let line = this.line;
-      for (let from = 0; from < bytes.length; line++) {
-        const next = bytes.indexOf(10, from) + 1 || bytes.length;
-        try {
-          new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(from, next));
-        } catch {
-          break;
-        }
-        from = next;
-      }
-      throw new UserError(`${this.subject} line ${line + 1} is not UTF-8`, 'save it as UTF-8');
+      const wrong = linesOf(bytes).findIndex((line) => !isUtf8(line));
+      throw new UserError(`${this.subject} line ${this.line + wrong + 1} is not UTF-8`, 'save it as UTF-8');
     }
   }
 }

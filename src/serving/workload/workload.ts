@@ -1,10 +1,8 @@
 /** Requests that are made up: arrivals and lengths from distributions, users who wait, conversations of turns. */
+import type { WORKLOAD_SETTINGS } from '../../schema/serving.js';
 import { drawLength, exponential, gamma, streamOf, type Lengths, type Uniform } from './draws.js';
 import type { CompletedRequest, Source } from '../engine.js';
 import type { Draft } from '../scheduler/requests.js';
-
-export const ARRIVALS = ['poisson', 'gamma', 'constant', 'closed'] as const;
-export type ArrivalKind = (typeof ARRIVALS)[number];
 
 /** Pairs of lengths that were observed, drawn with equal chances. */
 export interface Observed {
@@ -13,7 +11,7 @@ export interface Observed {
 }
 
 export interface SyntheticWorkload {
-  readonly arrivals: ArrivalKind;
+  readonly arrivals: (typeof WORKLOAD_SETTINGS.arrivals.choices)[number];
   /** Requests a second; of a conversation every turn counts. */
   readonly requestsPerSecond: number;
   /** Shape of the gamma distribution of the gaps: 1 is Poisson, less is burstier (vLLM's --burstiness). */
@@ -102,16 +100,10 @@ export class SyntheticSource implements Source {
   private write(draft: Draft, session: number, turn: number, said: number): void {
     const { w, lengths } = this;
     this.drawn++;
-    let prompt: number;
-    let output: number;
-    if (w.observed) {
-      const i = Math.floor(lengths() * w.observed.prompts.length);
-      prompt = w.observed.prompts[i]!;
-      output = w.observed.outputs[i]!;
-    } else {
-      prompt = drawLength(w.prompt, lengths);
-      output = drawLength(w.output, lengths);
-    }
+    const { observed } = w;
+    const i = observed ? Math.floor(lengths() * observed.prompts.length) : 0;
+    const prompt = observed ? observed.prompts[i]! : drawLength(w.prompt, lengths);
+    const output = observed ? observed.outputs[i]! : drawLength(w.output, lengths);
     draft.promptTokens = said + prompt + (turn === 0 ? w.sharedPrefixTokens : 0);
     draft.outputTokens = Math.max(1, output);
     draft.session = this.identified ? session : -1;

@@ -1,4 +1,6 @@
 /** Screened tables become a stack file. */
+import { group } from 'd3-array';
+import { sum } from '../../numbers/statistics.js';
 import { STACK_SCHEMA_VERSION, stackFileSchema, type StackFile } from '../stack-schema.js';
 import type { OpClass } from '../../../kernels/op-classes.js';
 import type { Rates } from '../../../kernels/op-class.js';
@@ -56,15 +58,13 @@ export function makeStackFile(
   const datasheet: Rates = { memoryBytesPerSecond, linkBytesPerSecond, operationsPerSecond };
   const used = tables.filter((table) => table.rows.length >= FEWEST_ROWS);
   const keyOf = ({ source }: PassedTable): string => JSON.stringify([source.path, source.less]);
-  const keys = [...new Set(used.map(keyOf))];
-  const sources = keys.map((key) => {
-    const of = used.filter((table) => keyOf(table) === key);
-    return {
-      ...of[0]!.source,
-      rowsUsed: of.reduce((n, table) => n + table.rows.length, 0),
-      rowsDropped: of.reduce((n, table) => n + table.dropped, 0),
-    };
-  });
+  const bySource = group(used, keyOf);
+  const keys = [...bySource.keys()];
+  const sources = [...bySource.values()].map((of) => ({
+    ...of[0]!.source,
+    rowsUsed: sum(of.map(({ rows }) => rows.length)),
+    rowsDropped: sum(of.map(({ dropped }) => dropped)),
+  }));
   return stackFileSchema.parse({
     schema: 'lla-sim/stack',
     schemaVersion: STACK_SCHEMA_VERSION,

@@ -51,10 +51,17 @@ interface Reader {
   add(row: Row, builders: Builders, saved: ReadonlyMap<string, number> | null): void;
 }
 
-/** A row whose sizes cannot be read is no measurement of ours: false passes it over. */
-function sizes(row: Row, columns: readonly string[], least = 1): number[] | null {
-  const list = columns.map((column) => sizeIn(row, column, least));
-  return list.every((size) => size !== undefined) ? (list as number[]) : null;
+/** Sizes of a row; null where one cannot be read: it is no measurement of ours. */
+function sizes(row: Row, columns: readonly string[]): number[] | null {
+  const list = columns.map((column) => sizeIn(row, column));
+  return list.every((size) => size !== undefined) ? list : null;
+}
+
+/** Sizes of a row of this type with its seconds; null for a row of another, and where one cannot be read. */
+function measured(row: Row, columns: readonly string[], [column, type]: readonly [column: string, type: string]) {
+  const found = sizes(row, columns);
+  const seconds = millisecondsIn(row, 'latency');
+  return found && seconds !== undefined && row[column] === type ? { sizes: found, seconds } : null;
 }
 
 /** Tables in 8-bit floats are selected apart: where they fail the screen, those in bf16 are used still. */
@@ -65,15 +72,15 @@ const attention = (file: string, decode: boolean, cache?: 'fp8'): Reader => ({
   columns: ['batch_size', 'isl', 'num_heads', 'num_key_value_heads', 'head_dim', 'kv_cache_dtype', 'step', 'latency'],
   optional: ['window_size', 'beam_width', 'attn_dtype'],
   add(row, builders) {
-    const found = sizes(row, ['batch_size', 'isl', 'num_heads', 'head_dim']);
+    const type = ['kv_cache_dtype', cache ?? 'bfloat16'] as const;
+    const found = measured(row, ['batch_size', 'isl', 'num_heads', 'head_dim'], type);
     const step = sizeIn(row, 'step', 0);
-    const seconds = millisecondsIn(row, 'latency');
     const kv = sizeIn(row, 'num_key_value_heads', 0);
-    if (!found || step === undefined || seconds === undefined || kv === undefined) return;
-    if (row['kv_cache_dtype'] !== (cache ?? 'bfloat16') || (sizeIn(row, 'window_size', 0) ?? 0) !== 0) return;
+    if (!found || step === undefined || kv === undefined || (sizeIn(row, 'window_size', 0) ?? 0) !== 0) return;
     // Attention that multiplies in 8 bits, too, is another kernel.
     if (cache && row['attn_dtype'] !== 'bfloat16') return;
-    const [batch, isl, heads, headDim] = found as [number, number, number, number];
+    const { seconds } = found;
+    const [batch, isl, heads, headDim] = found.sizes as [number, number, number, number];
     // 0 KV heads stand for as many as there are query heads.
     const kvHeads = kv === 0 ? heads : kv;
     if (!(cache ? FP8_HEAD_DIMS : HEAD_DIMS).includes(headDim) || heads % kvHeads !== 0 || (!decode && step !== 0))
@@ -99,13 +106,12 @@ const products = (weights?: 'fp8'): Reader => ({
     : {}),
   columns: ['gemm_dtype', 'm', 'n', 'k', 'latency'],
   add(row, builders, saved) {
-    const found = sizes(row, ['m', 'n', 'k']);
-    const seconds = millisecondsIn(row, 'latency');
-    if (!found || seconds === undefined || row['gemm_dtype'] !== (weights ?? 'bfloat16')) return;
-    const [rows, columns, inner] = found as [number, number, number];
+    const found = measured(row, ['m', 'n', 'k'], ['gemm_dtype', weights ?? 'bfloat16']);
+    if (!found) return;
+    const [rows, columns, inner] = found.sizes as [number, number, number];
     const less = saved ? saved.get(`${rows} ${inner}`) : 0;
-    if (less === undefined || less >= seconds) return;
-    builders.add(weights ? `product-${weights}` : 'product', {}, { rows, columns, inner }, seconds - less);
+    if (less === undefined || less >= found.seconds) return;
+    builders.add(weights ? `product-${weights}` : 'product', {}, { rows, columns, inner }, found.seconds - less);
   },
 });
 
@@ -133,16 +139,11 @@ const READERS: readonly Reader[] = [
     file: 'generation_mla_perf.parquet',
     columns: ['num_heads', 'batch_size', 'isl', 'step', 'kv_cache_dtype', 'latency'],
     add(row, builders) {
-      const found = sizes(row, ['num_heads', 'batch_size', 'isl']);
+      const found = measured(row, ['num_heads', 'batch_size', 'isl'], ['kv_cache_dtype', 'bfloat16']);
       const step = sizeIn(row, 'step', 0);
-      const seconds = millisecondsIn(row, 'latency');
-      if (!found || step === undefined || seconds === undefined || row['kv_cache_dtype'] !== 'bfloat16') return;
-      builders.add(
-        'decode-attention-latent',
-        { ...MLA },
-        { heads: found[0]!, batch: found[1]!, context: step + found[2]! },
-        seconds,
-      );
+      if (!found || step === undefined) return;
+      const [heads, batch, isl] = found.sizes as [number, number, number];
+      builders.add('decode-attention-latent', { ...MLA }, { heads, batch, context: step + isl }, found.seconds);
     },
   },
   {
@@ -151,10 +152,8 @@ const READERS: readonly Reader[] = [
     of: ['trtllm'],
     columns: ['quant_dtype', 'm', 'k', 'latency'],
     add(row, builders) {
-      const found = sizes(row, ['m', 'k']);
-      const seconds = millisecondsIn(row, 'latency');
-      if (!found || seconds === undefined || row['quant_dtype'] !== 'fp8') return;
-      builders.add('quantise', {}, { tokens: found[0]!, width: found[1]! }, seconds);
+      const found = measured(row, ['m', 'k'], ['quant_dtype', 'fp8']);
+      if (found) builders.add('quantise', {}, { tokens: found.sizes[0]!, width: found.sizes[1]! }, found.seconds);
     },
   },
   {
@@ -163,13 +162,11 @@ const READERS: readonly Reader[] = [
     columns: ['allreduce_dtype', 'num_gpus', 'message_size', 'latency'],
     optional: ['kernel_source'],
     add(row, builders) {
-      const found = sizes(row, ['num_gpus', 'message_size']);
-      const seconds = millisecondsIn(row, 'latency');
-      if (!found || seconds === undefined || row['allreduce_dtype'] !== 'bfloat16' || found[0]! < 2) return;
+      const found = measured(row, ['num_gpus', 'message_size'], ['allreduce_dtype', 'bfloat16']);
       // Servers replay their steps from CUDA graphs.
-      if (String(row['kernel_source']).endsWith('_eager')) return;
-      // message_size counts elements.
-      builders.add('all-reduce', {}, { gpus: found[0]!, bytes: 2 * found[1]! }, seconds);
+      if (!found || String(row['kernel_source']).endsWith('_eager')) return;
+      const [gpus, elements] = found.sizes as [number, number];
+      if (gpus > 1) builders.add('all-reduce', {}, { gpus, bytes: 2 * elements }, found.seconds);
     },
   },
 ];

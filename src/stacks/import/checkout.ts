@@ -43,3 +43,19 @@ export function checkGpu(root: string, gpu: string, catalogue: Readonly<Record<s
       known.length > 0 ? `write --gpu with one of ${known.join(', ')}` : 'check that it is a complete checkout',
     );
 }
+
+/** @throws UserError for a table that lies elsewhere, which a checkout without Git LFS only points to */
+export function refusePointer(text: string, subject: string): void {
+  if (text.startsWith('version https://git-lfs'))
+    throw new UserError(`${subject} is a Git LFS pointer, not the table`, 'fetch it: git lfs pull, in the checkout');
+}
+
+/** @throws UserError for a table that lacks one of these columns */
+export function requireColumns(known: readonly string[], columns: readonly string[], subject: string): void {
+  const missing = columns.find((name) => !known.includes(name));
+  if (missing !== undefined)
+    throw new UserError(
+      `${subject} lacks the column ${show(missing)}`,
+      `its columns are ${show(known.join(', '))}; check that it is a table of this kind`,
+    );
+}

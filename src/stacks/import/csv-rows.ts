@@ -2,6 +2,7 @@
 import { parse } from 'csv-parse/sync';
 import { UserError, show } from '../../errors.js';
 import { displayPath, readTextFile } from '../../io/files.js';
+import { refusePointer, requireColumns } from './checkout.js';
 
 const MAX_FILE_BYTES = 32 * 2 ** 20;
 const MAX_ROWS = 200_000;
@@ -17,8 +18,7 @@ export type CsvRow = Readonly<Record<string, string>>;
 export function readCsvRows(path: string, columns: readonly string[]): CsvRow[] {
   const subject = `table ${show(displayPath(path))}`;
   const text = readTextFile(path, 'table', MAX_FILE_BYTES);
-  if (text.startsWith('version https://git-lfs'))
-    throw new UserError(`${subject} is a Git LFS pointer, not the table`, 'fetch it: git lfs pull, in the checkout');
+  refusePointer(text, subject);
   const header = text.indexOf('\n');
   if ((header === -1 ? text.length : header) > MAX_ROW_LENGTH)
     throw new UserError(
@@ -47,12 +47,7 @@ export function readCsvRows(path: string, columns: readonly string[]): CsvRow[] 
       `${subject} holds ${rows.length === 0 ? 'no' : `more than ${MAX_ROWS}`} rows`,
       'check that it is the right file',
     );
-  const missing = columns.find((column) => !Object.hasOwn(rows[0]!, column));
-  if (missing !== undefined)
-    throw new UserError(
-      `${subject} lacks the column ${show(missing)}`,
-      `its columns are ${show(Object.keys(rows[0]!).join(', '))}; check that it is a table of this kind`,
-    );
+  requireColumns(Object.keys(rows[0]!), columns, subject);
   return rows;
 }
 

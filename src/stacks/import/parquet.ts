@@ -4,10 +4,10 @@ import { parquetMetadata, parquetReadObjects, parquetSchema } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
 import { UserError, show } from '../../errors.js';
 import { displayPath } from '../../io/files.js';
+import { refusePointer, requireColumns } from './checkout.js';
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 const MAX_ROWS = 2_000_000;
-const LFS = 'version https://git-lfs';
 
 /** A row by column name; columns that the file lacks are absent. */
 export type Row = Readonly<Record<string, unknown>>;
@@ -24,8 +24,7 @@ export async function readParquet(
 ): Promise<Row[]> {
   const subject = `table ${show(displayPath(path))}`;
   const bytes = readBytes(path, subject);
-  if (bytes.subarray(0, LFS.length).toString('latin1') === LFS)
-    throw new UserError(`${subject} is a Git LFS pointer, not the table`, 'fetch it: git lfs pull, in the checkout');
+  refusePointer(bytes.toString('latin1', 0, 64), subject);
   const file = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
   let rows: Row[];
   let known: string[];
@@ -44,12 +43,7 @@ export async function readParquet(
       'fetch it again: it is cut off, damaged or another file',
     );
   }
-  const missing = columns.find((name) => !known.includes(name));
-  if (missing !== undefined)
-    throw new UserError(
-      `${subject} lacks the column ${show(missing)}`,
-      `its columns are ${show(known.join(', '))}; check that it is a table of this kind`,
-    );
+  requireColumns(known, columns, subject);
   return rows;
 }
 

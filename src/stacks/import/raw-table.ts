@@ -1,4 +1,5 @@
 /** A table as it was read: rows of one class, in base units, and where they come from. */
+import { group } from 'd3-array';
 import type { TableSource } from '../stack-schema.js';
 import type { OpShape } from '../../../kernels/op-class.js';
 import type { OpClass } from '../../../kernels/op-classes.js';
@@ -14,26 +15,22 @@ export interface RawTable {
 
 /** Collects rows by class and fixed sizes; a table holds the median of a shape's repetitions. */
 export class Builders {
-  readonly #tables = new Map<
-    string,
-    { op: OpClass; fixed: Record<string, number>; groups: Map<string, { shape: OpShape; seconds: number[] }> }
-  >();
+  readonly #rows: { op: OpClass; fixed: Record<string, number>; shape: OpShape; seconds: number }[] = [];
 
   add(op: OpClass, fixed: Record<string, number>, shape: OpShape, seconds: number): void {
-    const key = `${op} ${JSON.stringify(fixed)}`;
-    const { groups } = this.#tables.get(key) ?? this.#tables.set(key, { op, fixed, groups: new Map() }).get(key)!;
-    const at = Object.values(shape).join();
-    const group = groups.get(at);
-    if (group) group.seconds.push(seconds);
-    else groups.set(at, { shape, seconds: [seconds] });
+    this.#rows.push({ op, fixed, shape, seconds });
   }
 
   tables(source: RawTable['source']): RawTable[] {
-    return [...this.#tables.values()].map(({ op, fixed, groups }) => ({
-      op,
-      fixed,
-      rows: [...groups.values()].map(({ shape, seconds }) => ({ shape, seconds: median(seconds) })),
-      source,
-    }));
+    const tables = group(this.#rows, ({ op, fixed }) => `${op} ${JSON.stringify(fixed)}`);
+    return [...tables.values()].map((rows) => {
+      const { op, fixed } = rows[0]!;
+      const repeated = group(rows, ({ shape }) => Object.values(shape).join());
+      const timed = [...repeated.values()].map((own) => ({
+        shape: own[0]!.shape,
+        seconds: median(own.map(({ seconds }) => seconds)),
+      }));
+      return { op, fixed, rows: timed, source };
+    });
   }
 }

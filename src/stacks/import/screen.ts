@@ -5,6 +5,7 @@
 import { classSpec } from '../../../kernels/op-classes.js';
 import type { OpWork, Rates } from '../../../kernels/op-class.js';
 import type { MeasuredTime } from '../fit/fit-table.js';
+import { present } from '../../present.js';
 import { PEAK_MARGIN } from '../../cost/law.js';
 import { L2_MULTIPLE } from '../warm.js';
 import type { RawTable } from './raw-table.js';
@@ -97,21 +98,21 @@ export function screen(table: Pick<RawTable, 'op' | 'fixed' | 'rows'>, rates: Sc
   const disturbed = disturbedIn(possible);
   const rows = possible.filter((row) => !disturbed(row));
   const dropped = table.rows.length - rows.length;
-  const reason = (count: number, words: string): string[] =>
-    count === 0
-      ? []
-      : [`${count} of ${table.rows.length} rows of ${[table.op, ...Object.values(table.fixed)].join(' ')} ${words}`];
+  const name = [table.op, ...Object.values(table.fixed)].join(' ');
+  const reason = (count: number, words: string): string | false =>
+    count > 0 && `${count} of ${table.rows.length} rows of ${name} ${words}`;
   return {
     rows,
     dropped,
-    reasons: [
-      ...reason(table.rows.length - possible.length, 'are faster than the GPU can be'),
-      ...reason(
-        otherUnit ? possible.length : 0,
-        `take ${Math.floor(least ?? 0)} times as long as by the datasheet, or longer: times are in seconds`,
-      ),
-      ...reason(possible.length - rows.length, `take over ${DISTURBED} times as long as all shapes around them`),
-    ],
+    reasons: present([
+      reason(table.rows.length - possible.length, 'are faster than the GPU can be'),
+      otherUnit &&
+        reason(
+          possible.length,
+          `take ${Math.floor(least)} times as long as by the datasheet, or longer: times are in seconds`,
+        ),
+      reason(possible.length - rows.length, `take over ${DISTURBED} times as long as all shapes around them`),
+    ]),
     passes: rows.length > 0 && !otherUnit && dropped <= MOST_DROPPED * table.rows.length,
   };
 }
