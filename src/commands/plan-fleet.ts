@@ -52,8 +52,9 @@ export async function planFleets(
     const { geometry } = sources.model;
     const usual = degreesFor(geometry);
     const odd = gpuCounts(geometry).filter((n) => n <= SERVER_GPUS && !usual.includes(n));
+    const most = counted(one.gpus, 'GPU');
     throw new UserError(
-      `no replicas of up to ${counted(one.gpus, 'GPU')} serve these users${nearest === undefined ? '' : `\n${nearest}`}`,
+      `no replicas of up to ${most} serve these users${nearest === undefined ? '' : `\n${nearest}`}`,
       scenario.gpus === undefined && odd.length > 0
         ? `ask for a number over which the heads divide, too: --gpus ${odd.join(' or ')}`
         : reports.some(({ removed }) => removed.length > 0)
