@@ -161,6 +161,9 @@ const firstLine = (error: unknown): string =>
     .slice(0, 300)
     .split('\n')[0] as string;
 
+/** Characters of a list that are written as they should be. */
+const LONGEST_HINT = 80;
+
 /** A field that the schema refuses, in one line. */
 function explain(issue: z.core.$ZodIssue | undefined, content: unknown, subject: string): UserError {
   if (issue?.code === 'unrecognized_keys') {
@@ -181,7 +184,7 @@ function explain(issue: z.core.$ZodIssue | undefined, content: unknown, subject:
   }
   const field = issue?.path.map(String) ?? [];
   const given = field.reduce<unknown>((of, key) => (isObject(of) ? of[key] : undefined), content);
-  const several = Array.isArray(given) && given.every((one) => typeof one === 'string' || typeof one === 'number');
+  const several = Array.isArray(given) && given.length > 0 && given.join(',').length <= LONGEST_HINT;
   return new UserError(
     `${subject}: ${issueWords(issue, content, 'the file')}`,
     several ? `write ${field.at(-1)}: ${given.join(',')}, where several may be asked for` : 'correct the field',
