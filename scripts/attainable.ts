@@ -139,16 +139,15 @@ for (const { device, secondsPerByte } of walks)
   );
 const toFour = (value: number): number => Number(value.toPrecision(4));
 if (write) {
-  const file: AttainableFile = {
+  const laws: Omit<AttainableFile, 'undividedEnds'> = {
     schema: 'lla-sim/attainable',
     schemaVersion: 1,
     from: names,
     pooled: pooled as AttainableFile['pooled'],
     undividedSecondsPerByte: { estimate: toFour(walk.estimate), low: toFour(walk.low), high: toFour(walk.high) },
-    undividedEnds: { low: 0, high: Infinity },
     devices,
   };
-  const { low, high } = endsOf(files, file);
-  Object.assign(file, { undividedEnds: { low: toFour(low), high: toFour(high) } });
+  const { low, high } = endsOf(files, laws);
+  const file: AttainableFile = { ...laws, undividedEnds: { low: toFour(low), high: toFour(high) } };
   writeFileSync('calibrations/attainable.json', `${JSON.stringify(file, null, 1)}\n`);
 }

@@ -3,7 +3,7 @@
  * nothing but that walk can be what takes the time.
  */
 import type { Interval } from '../src/cost/evidence.js';
-import { median } from '../src/numbers/statistics.js';
+import { median, quantile } from '../src/numbers/statistics.js';
 import { findDevice } from '../src/devices/find.js';
 import { attainableSeconds, lawsOf, UNDIVIDED, type AttainableFile } from '../src/stacks/attainable.js';
 import { walksAlone } from '../src/stacks/serving.js';
@@ -58,25 +58,23 @@ export function fitWalk(gpus: readonly Walks[]): Interval {
  * The ends, over estimates, between which 95 % of the calls lie on each GPU whose server divides no sequence: by the
  * laws of all GPUs together, as for a GPU without tables.
  */
-export function endsOf(files: readonly StackFile[], file: AttainableFile): AttainableFile['undividedEnds'] {
-  const gpus = files
-    .filter(({ stack, device }) => walksAlone(stack, device))
-    .map(({ device, ...of }) => {
-      const laws = lawsOf({ ...file, devices: {} }, findDevice(device), device, true);
-      const times = of.tables
-        .filter(({ op }) => op === UNDIVIDED)
-        .flatMap((table) => timesOf({ device, ...of }, table));
-      return times
-        .map(({ class: kind, work, rates, seconds }) => {
-          const call = { class: kind, table: { op: UNDIVIDED, shape: {} }, work };
-          return seconds / attainableSeconds(laws, call, rates).estimate;
-        })
-        .sort((a, b) => a - b);
-    })
-    .filter((ratios) => ratios.length > 0);
-  const at = (ratios: readonly number[], share: number): number => ratios[Math.round(share * (ratios.length - 1))]!;
-  return {
-    low: Math.min(1, ...gpus.map((ratios) => at(ratios, 0.025))),
-    high: Math.max(1, ...gpus.map((ratios) => at(ratios, 0.975))),
-  };
+export function endsOf(
+  files: readonly StackFile[],
+  pooled: Omit<AttainableFile, 'undividedEnds'>,
+): AttainableFile['undividedEnds'] {
+  const gpus = files.flatMap((file) => {
+    const tables = file.tables.filter(({ op }) => op === UNDIVIDED);
+    if (!walksAlone(file.stack, file.device) || tables.length === 0) return [];
+    const unbounded = { ...pooled, devices: {}, undividedEnds: { low: 0, high: Infinity } };
+    const laws = lawsOf(unbounded, findDevice(file.device), file.device, true);
+    const ratios = tables
+      .flatMap((table) => timesOf(file, table))
+      .map(({ class: kind, work, rates, seconds }) => {
+        const call = { class: kind, table: { op: UNDIVIDED, shape: {} }, work };
+        return seconds / attainableSeconds(laws, call, rates).estimate;
+      });
+    return [ratios];
+  });
+  const at = (share: number): number[] => gpus.map((ratios) => quantile(ratios, share));
+  return { low: Math.min(1, ...at(0.025)), high: Math.max(1, ...at(0.975)) };
 }

@@ -58,10 +58,12 @@ async function run(args: Args): Promise<ExitCode> {
   const isEmpty = tables.every((table) => table.rows.length < FEWEST);
   for (const note of isEmpty ? notes.slice(1) : notes) say(quiet, note);
   if (isEmpty) {
-    const measure = notes.length > 0 ? 'correct these rows' : `measure at least ${FEWEST} shapes of a class`;
+    const [why, remedy] = notes[0]
+      ? [notes[0], 'correct these rows']
+      : [`fewer than ${FEWEST} shapes of each class`, `measure at least ${FEWEST} shapes of a class`];
     throw new UserError(
-      `${show(path)} holds no table that can be used: ${notes[0] ?? `fewer than ${FEWEST} shapes of each class`}`,
-      source === 'csv' ? measure : 'choose another version, stack or GPU',
+      `${show(path)} holds no table that can be used: ${why}`,
+      source === 'csv' ? remedy : 'choose another version, stack or GPU',
     );
   }
   const newest = tables

@@ -123,7 +123,7 @@ function withRemoved(r: PlanRequest, answer: Answer, timed: readonly Plan[], rem
   const plan = timed.find(({ id }) => id === full.id);
   const ways = plan && plan.servedBy !== null && onlyLate(removed).has(plan.id) ? relaxations(r, plan) : [];
   const others = answer.reason === FULL_MISSES ? NOTHING_ELSE : `of the others ${answer.reason}`;
-  if (full.target === 'memory') return plan ? { ...answer, reason: `${fullDoesNotFit(plan)}; ${others}` } : answer;
+  if (full.target === 'memory') return plan ? { ...answer, reason: `${fullDoesNotFit(r, plan)}; ${others}` } : answer;
   const meets = ways.length > 0 ? ` and meets the targets at ${ways.join(', or ')}` : '';
   return { ...answer, reason: `the full cache misses ${full.target} (${full.reason})${meets}; ${others}` };
 }

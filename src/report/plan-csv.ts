@@ -123,7 +123,6 @@ export function planRowsMarkdown(report: PlanReport, plans: readonly Plan[] = re
     ({ cells }: { readonly cells: readonly string[] }) =>
     (p: Plan): string =>
       cells[plans.indexOf(p)]!;
-
   return markdownTable<Plan>(
     [
       left<Plan>('', ({ id, pareto }) =>

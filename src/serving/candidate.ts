@@ -112,6 +112,8 @@ export class Service {
     const capTokens = c.eviction === null ? Infinity : allocatedTokens(c.eviction, Infinity);
     this.options = {
       ...server,
+      // A runtime's own host works ahead in other ways, which its prices have.
+      asyncScheduling: server.asyncScheduling && !request.runtime,
       blocks,
       capTokens,
       sequenceBlocks: this.capacity.sequenceBlocks,

@@ -154,9 +154,7 @@ class Simulation implements Surroundings {
           };
           // What is cached of a token depends on its depth, and servers that take prompts first have no loops.
           const never = { prefixCaching: false, promptsFirst: false };
-          // A runtime's own host works ahead in other ways, which its prices have.
-          const asyncScheduling = own.asyncScheduling === true && !how.promptsRotate;
-          const looped = { ...own, ...how, depth: of, speculation, ...never, asyncScheduling };
+          const looped = { ...own, ...how, depth: of, speculation, ...never };
           const schedule = new LoopedScheduler(looped, ...common, (passes ?? pricer).knots);
           const seconds = (): number =>
             passes ? loopedSeconds(schedule, passes) : pricer.seconds(rowsOf(schedule, () => 1));

@@ -12,7 +12,7 @@ import { findPreset } from '../../geometry/presets.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Scenario } from '../../schema/settings.js';
 import { readProbabilities } from './probabilities.js';
-import { formatDecimalBytes, parseBytes, parseNumber } from '../../numbers/units.js';
+import { formatDecimalBytes, parseBytes } from '../../numbers/units.js';
 import { listCandidates } from './candidates.js';
 import { configurationOf } from '../evaluate/evaluate.js';
 import { fidelityNotes, type Fidelity } from '../evaluate/fidelity.js';
@@ -35,7 +35,16 @@ import { notesOf, slowProductsNote } from './notes.js';
 import { readQuestion } from './settings.js';
 import { testedOf, testedSimulation, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
-import { besideMeasured, hostOf, promptChunkTokens, runtimeOf, runtimeNote, serverOf, servingStack } from './server.js';
+import {
+  askedBatchedTokens,
+  besideMeasured,
+  hostOf,
+  promptChunkTokens,
+  runtimeOf,
+  runtimeNote,
+  serverOf,
+  servingStack,
+} from './server.js';
 
 /** What planning reads of a calibration. */
 export type PricedCalibration = PricedParts & {
@@ -190,11 +199,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       '--depth changes no time of a plan: of servers only vllm-rlt lets tokens leave early (--stack vllm-rlt)',
     );
   const chunkOf = ({ source }: Runtime): number =>
-    parseNumber(
-      scenario.server?.maxNumBatchedTokens ?? source.terms.defaults.maxNumBatchedTokens,
-      '--max-num-batched-tokens',
-      { min: 1, max: 2 ** 20, whole: true },
-    );
+    askedBatchedTokens(scenario.server) ?? source.terms.defaults.maxNumBatchedTokens;
   const underAny = (tables: Pricer, gpu: DeviceSpec, own: Runtime): Pricer =>
     underRuntime(tables, own, gpu, { shares, chunkTokens: chunkOf(own) });
   const pricer =

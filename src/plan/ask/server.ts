@@ -161,14 +161,15 @@ export function promptChunkTokens(
   { geometry: { promptsBothWays }, contextTokens }: Pick<PlanRequest, 'geometry' | 'contextTokens'>,
 ): number {
   const { sequences, batchedTokens } = serverDefaults(host, vramBytes, id ?? '');
-  const asked = server?.maxNumBatchedTokens;
-  const rule = { min: 1, max: 2 ** 20, whole: true };
-  const atOnce =
-    asked === undefined
-      ? Math.max(batchedTokens, wholeNumber(server?.maxNumSeqs) ?? sequences)
-      : parseNumber(asked, '--max-num-batched-tokens', rule);
+  const atOnce = askedBatchedTokens(server) ?? Math.max(batchedTokens, wholeNumber(server?.maxNumSeqs) ?? sequences);
   return promptsBothWays || server?.chunkedPrefill === 'off' ? Math.max(atOnce, contextTokens) : atOnce;
 }
+
+/** Tokens of an iteration, where the scenario says them. @throws UserError for what is no such number */
+export const askedBatchedTokens = (server: Scenario['server']): number | undefined =>
+  server?.maxNumBatchedTokens === undefined
+    ? undefined
+    : parseNumber(server.maxNumBatchedTokens, '--max-num-batched-tokens', { min: 1, max: 2 ** 20, whole: true });
 
 const wholeNumber = (value: string | number | undefined): number | undefined =>
   value === undefined || !Number.isInteger(Number(value)) ? undefined : Number(value);

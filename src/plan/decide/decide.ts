@@ -303,13 +303,13 @@ export const NOTHING_ELSE = 'nothing else runs today';
 export const FULL_MISSES = `the full cache misses the targets, and ${NOTHING_ELSE}`;
 
 /** Why the full cache does not fit, and whether half of it would. */
-export function fullDoesNotFit({ memory: m, cacheType }: Plan): string {
+export function fullDoesNotFit({ runtime }: PlanRequest, { memory: m, cacheType }: Plan): string {
   const free = Math.max(0, m.usableBytes - m.weightsBytes);
   const halved = m.kvBytesPerSequence / 2 + m.workspaceBytesPerSequence;
   return (
     'the full cache does not fit (one sequence takes ' +
     `${formatDecimalBytes(m.kvBytesPerSequence + m.workspaceBytesPerSequence)}, ${formatDecimalBytes(free)} are free` +
-    `${cacheType === 'f16' && halved <= free ? '; in 8 bits it fits: --cache-type fp8' : ''})`
+    `${cacheType === 'f16' && halved <= free && !runtime ? '; in 8 bits it fits: --cache-type fp8' : ''})`
   );
 }
 
@@ -332,7 +332,7 @@ function noStackReason(r: PlanRequest, plans: readonly Plan[]): string {
   const full = plans.find((p) => isFullCache(p) && p.cacheType === 'f16');
   if (!full) return r.candidates.some(isFullCache) ? FULL_MISSES : 'no serving stack runs a compressed cache';
   return full.maxBatch.exact < 1
-    ? `${fullDoesNotFit(full)}, and ${NOTHING_ELSE}`
+    ? `${fullDoesNotFit(r, full)}, and ${NOTHING_ELSE}`
     : STACKS.some((stack) => stack === r.servingStack)
       ? `${stackLabel(r.servingStack)} does not run ${r.geometry.name}`
       : `the times are of ${stackLabel(r.servingStack)}, which is not known to run ${r.geometry.name}`;

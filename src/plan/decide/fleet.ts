@@ -193,8 +193,8 @@ function rowOf(users: number, r: PlanRequest, p: Plan, times: ReturnType<typeof 
   const { most, limitedBy } = usersOf(p, r);
   if (isUnfit(p) || most < 1) return [];
   // As many as are in time beside prompts; where no number is, they stand last.
-  const isLateFor = (n: number): boolean => isLate(r, times(p, n));
-  const inTime = isLateFor(most) ? lastWithin((n) => (isLateFor(n) ? 1 : -1), most) : most;
+  const late = (n: number): number => (isLate(r, times(p, n)) ? 1 : -1);
+  const inTime = r.targets.secondsPerToken === null ? most : lastWithin(late, most);
   const mostUsersPerReplica = inTime < 1 ? most : inTime;
   const replicas = Math.ceil(users / mostUsersPerReplica);
   const gpus = replicas * r.gpus;
@@ -230,7 +230,10 @@ export interface FleetRow {
   readonly tensorParallel: number;
   /** Where the users are divided evenly: of the fullest replica. */
   readonly usersPerReplica: number;
-  /** Largest batch that meets --tpot, without that target the largest that fits; beside the prefill of a prompt. */
+  /**
+   * Largest batch that meets --tpot and leaves time for prompts, without that target the largest that fits; beside the
+   * prefill of a prompt.
+   */
   readonly mostUsersPerReplica: number;
   /** What keeps one more user out of a replica: memory, --tpot, or the server's --max-num-seqs. */
   readonly limitedBy: 'memory' | 'tpot' | 'max-num-seqs';

@@ -40,35 +40,50 @@ function remediesFor(scenario: Scenario, sources: Sources): string[] {
   /** What makes room for a prompt there, if anything does. */
   const withRoom = (changed: Scenario): string | null =>
     fits(changed) ? '' : scenario.prefill === undefined && fits({ ...changed, prefill: 'chunked' }) ? CHUNKED : null;
-  const words = (flag: string, changed: Scenario): string | false => {
-    const room = withRoom(changed);
-    return room !== null && `${flag}${room}`;
+  /** The first of these values with which a prompt has room, in words too. */
+  const first = <T>(values: readonly T[], flagOf: (value: T) => string, change: (value: T) => Partial<Scenario>) => {
+    for (const value of values) {
+      const room = withRoom({ ...scenario, ...change(value) });
+      if (room !== null) return { value, words: `${flagOf(value)}${room}` };
+    }
+    return null;
   };
   const { request } = prepare(scenario, sources);
   const degrees = degreesFor(request.geometry).filter((n) => n > request.gpus);
-  const gpus = degrees.find((n) => withRoom({ ...scenario, gpus: n }) !== null);
+  const more = first(
+    degrees,
+    (n) => `--gpus ${n}`,
+    (gpus) => ({ gpus }),
+  );
   const small: Scenario = { ...scenario, weightType: SMALL_WEIGHTS };
   const smallOn =
     scenario.weightType !== undefined
       ? undefined
       : fits(small)
         ? request.gpus
-        : degrees.find((n) => (gpus === undefined || n < gpus) && fits({ ...small, gpus: n }));
+        : degrees.find((n) => (more === null || n < more.value) && fits({ ...small, gpus: n }));
   const contexts: number[] = [];
   const { maxPositions } = request.geometry;
   for (let tokens = 2 ** (Math.ceil(Math.log2(request.contextTokens)) - 1); tokens >= SHORTEST_CONTEXT; tokens /= 2)
     if (tokens <= maxPositions) contexts.push(tokens);
-  const context = contexts.find((tokens) => withRoom({ ...scenario, context: tokens }) !== null);
+  const shorter = first(
+    contexts,
+    (tokens) => `--ctx ${formatTokens(tokens)}`,
+    (context) => ({ context }),
+  );
   const { codec, ratio, ranks, path, window: _window, shared: _shared, ...open } = scenario;
   const named = Object.entries({ codec, ratio, ranks, path }).flatMap(([name, value]) => (value ? [`--${name}`] : []));
-  const evicting =
-    scenario.eviction === undefined && words(`--eviction ${EVICTION}`, { ...scenario, eviction: [EVICTION] });
+  const evicting = first(
+    scenario.eviction === undefined ? [EVICTION] : [],
+    (policy) => `--eviction ${policy}`,
+    (policy) => ({ eviction: [policy] }),
+  );
   return present([
-    gpus !== undefined && words(`--gpus ${gpus}`, { ...scenario, gpus }),
+    more?.words,
     smallOn !== undefined && `${smallOn > request.gpus ? `--gpus ${smallOn} ` : ''}--weight-type ${SMALL_WEIGHTS}`,
     named.length > 0 && fits(open) && `other codecs, without ${named.join(', ')}`,
-    context !== undefined && words(`--ctx ${formatTokens(context)}`, { ...scenario, context }),
-    evicting && `${evicting}, which drops tokens`,
+    shorter?.words,
+    evicting && `${evicting.words}, which drops tokens`,
   ]);
 }
 

@@ -46,7 +46,7 @@ export function promptPricer(r: PlanRequest): PromptPricer {
   };
 }
 
-export function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
+function figuresOf(r: PlanRequest, c: Configuration): PromptFigures {
   const { pricer, prefill, contextTokens: promptTokens, promptChunkTokens: chunkTokens } = r;
   if (!pricer) return notPriced('nothing is known about the speed of this device');
   // A server takes a long prompt iteration by iteration, and exchanges in each.

@@ -6,7 +6,7 @@ import { listedAs, servedBy } from '../../stacks/serving.js';
 import { counted, formatMilliseconds, formatNumber } from '../../numbers/units.js';
 import { choicesOf } from '../decide/decide.js';
 import { configurationOfPlan } from './evaluate.js';
-import { figuresOf } from './prompt-time.js';
+import { promptPricer } from './prompt-time.js';
 import { planName } from '../words/words.js';
 import type { Configuration } from '../../schedule/schedule.js';
 import type { Answer, Warning } from '../answer-types.js';
@@ -69,7 +69,7 @@ function slowAttention(r: PlanRequest, { p, c, batch, time }: Step): Warning | n
   const other = isUncompressed(p.codec) ? (r.otherAttention?.() ?? null) : null;
   if (!other || !r.runtime) return null;
   const step = priceStep(c, other.pricer, batch, r.contextTokens);
-  const firstBy = (pricer: Pricer | null): Interval | null => figuresOf({ ...r, pricer }, c).secondsToFirstToken;
+  const firstBy = (pricer: Pricer | null) => promptPricer({ ...r, pricer })(c, p).secondsToFirstToken;
   const [first, than] = [firstBy(r.pricer), firstBy(other.pricer)];
   if (!first || !than || Math.max(time.estimate / step.estimate, first.estimate / than.estimate) < SLOW_ATTENTION)
     return null;

@@ -1,7 +1,6 @@
 /** Several plans side by side: what each device, context or cache type would be deployed with. */
 import pc from 'picocolors';
 import type { Interval } from '../../cost/evidence.js';
-
 import type { Choice } from '../../plan/answer-types.js';
 import type { Plan, PlanReport } from '../../plan/types.js';
 import { present } from '../../present.js';

@@ -150,7 +150,6 @@ export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames
   const each = r.settings.gpus > 1 ? '/GPU' : '';
   const timed = r.settings.targets.secondsPerToken !== null || r.settings.targets.secondsToFirstToken !== null;
   const metric = r.settings.targets.minimums.length > 0 ? shownMetric(r) : null;
-
   const withoutInterval = (text: string, dropped: string): string =>
     without.includes(dropped) ? (text.split(' ')[0] as string) : text;
   return present<Column<Plan>>([

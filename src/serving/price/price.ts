@@ -65,7 +65,7 @@ function contextKnots(c: Configuration, longest: number): Float64Array {
   const cap = allocatedTokens(c.eviction, Infinity);
   const kept = c.eviction?.budgetTokens ?? Infinity;
   // Beyond a window of exact rows there are latents to read.
-  const window = c.codec.windowTokens ? c.codec.windowTokens : Infinity;
+  const window = c.codec.windowTokens || Infinity;
   for (const bend of [cap, kept, window, window + 1]) if (bend < knots.at(-1)!) knots.push(bend);
   return Float64Array.from([...new Set(knots)].sort((a, b) => a - b));
 }
@@ -214,7 +214,8 @@ export class PriceTables {
    */
   attention(batch: number, length: number): number {
     const s = schedule(this.c, batch, length);
-    return this.estimate(s, readsContext, (label) => label === 'mass') + (this.ownOf(s) - this.own.at(batch));
+    const beyond = this.c.codec.windowTokens ? this.ownOf(s) - this.own.at(batch) : 0;
+    return this.estimate(s, readsContext, (label) => label === 'mass') + beyond;
   }
 
   private ownOf(s: Schedule): number {
