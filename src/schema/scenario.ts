@@ -54,7 +54,7 @@ function fieldOf(setting: Omit<Setting, 'group'>): z.ZodType {
 const servedFieldOf: typeof fieldOf = (setting) =>
   setting.kind !== 'number'
     ? fieldOf(setting)
-    : fieldOf(setting).refine((value) => value === undefined || Number(value) >= 0, {
+    : fieldOf(setting).refine((value) => value === undefined || Number(value) >= 0 || value === setting.unlimited, {
         error: (i) => `must be a number of at least 0, ${received(i.input)}`,
       });
 

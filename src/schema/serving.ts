@@ -34,7 +34,8 @@ export const WORKLOAD_SETTINGS = {
   rate: {
     kind: 'number',
     title: 'Requests a second',
-    help: 'requests a second [1]; on a trace its arrival times are scaled to it',
+    help: 'requests a second [1]; inf: all at once; on a trace its arrival times are scaled to it',
+    unlimited: 'inf',
   },
   burstiness: { kind: 'number', help: 'gamma: shape of the gaps, 1 is poisson, less is burstier [0.5]' },
   users: { kind: 'number', help: 'closed: users, each with one request at a time [32]' },

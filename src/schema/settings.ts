@@ -30,6 +30,8 @@ export interface Setting {
   readonly flag?: string;
   /** `plan` takes several, separated by commas, and plans each. */
   readonly several?: boolean;
+  /** Of a number: the word for no limit. */
+  readonly unlimited?: string;
   /** Of bounds: a pair that a message shows. */
   readonly example?: string;
   /** It names a file: always, or where it is written as a path (`isPath`). */

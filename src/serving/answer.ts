@@ -110,7 +110,10 @@ export async function simulate(asked: Scenario, sources: Sources, o: SimulationO
   const { request, workload, server, targets, tested } = setting;
   const host = hostOf(sources, scenario);
   if (o.findRate && workload.requestsPerSecond === null)
-    throw new UserError('--find-rate asks for a rate, and users who wait have none', 'leave --arrivals closed out');
+    throw new UserError(
+      `--find-rate asks for a rate, and ${workload.atOnce ? 'requests at once' : 'users who wait'} have none`,
+      `leave ${workload.atOnce ? '--rate inf' : '--arrivals closed'} out`,
+    );
   if (o.findRate && workload.mostOpen !== null)
     throw new UserError(
       '--find-rate asks for a rate, and a client of --max-concurrency sends no faster than it is answered',
@@ -166,6 +169,7 @@ export async function simulate(asked: Scenario, sources: Sources, o: SimulationO
       label: workload.label,
       requests: workload.requests,
       requestsPerSecond: workload.requestsPerSecond,
+      atOnce: workload.atOnce,
       maxConcurrency: workload.mostOpen,
       meanPromptTokens: workload.meanPromptTokens,
       meanOutputTokens: workload.meanOutputTokens,

@@ -238,6 +238,8 @@ export interface SimulationReport extends Partial<FirstRun> {
     readonly label: string;
     readonly requests: number;
     readonly requestsPerSecond: number | null;
+    /** All requests are there at the beginning, or are sent as others end (`--rate inf`). */
+    readonly atOnce: boolean;
     /** Requests that the client keeps open at most; null without a limit. */
     readonly maxConcurrency: number | null;
     readonly meanPromptTokens: number;

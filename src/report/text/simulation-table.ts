@@ -8,6 +8,7 @@ import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../ser
 import { formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
 import {
   fewWords,
+  jobWords,
   LIMIT_WORDS,
   limitWords,
   millis,
@@ -65,20 +66,27 @@ function title(r: SimulationReport): string[] {
   );
 }
 
+const WORST = ['p99', 'p95', 'p90', 'median'] as const;
+
 function runLead(r: SimulationReport): string[] {
+  const isJudged = !r.workload.atOnce || r.targets.defaults.length < 2;
   const runs = r.runs.flatMap((run) => {
-    // Of few requests the highest percentile that they have.
-    const worst =
-      (['p99', 'p95', 'p90', 'median'] as const).find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
-    const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, worst, metric)} ms`;
-    return hanging(
-      `${run.id} (${run.servedBy ?? 'no server runs it'}): ${verdictWords(run, r)}; ${worst} TTFT ${ms('ttft')}, ` +
-        `${worst} TPOT ${ms('tpot')}, ${formatCount(run.estimate.output_throughput)} output tokens a second` +
-        `${priceWords(r, run)}; ` +
-        `${limitWords(run, r)}.`,
-    );
+    // The percentile that is asked for; of few requests the highest that they have.
+    const asked = WORST.filter((p) => p === 'median' || Number(p.slice(1)) <= Math.max(r.targets.percentile, 50));
+    const worst = asked.find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
+    const ms = (metric: 'ttft' | 'tpot'): string =>
+      `${worst} ${metric.toUpperCase()} ${shownBetween(run, worst, metric)} ms`;
+    const words = present([
+      jobWords(r, run),
+      isJudged && verdictWords(run, r),
+      `${isJudged ? `${ms('ttft')}, ` : ''}${ms('tpot')}, ` +
+        `${formatCount(run.estimate.output_throughput)} output tokens a second${priceWords(r, run)}`,
+      limitWords(run, r),
+    ]);
+    return hanging(`${run.id} (${run.servedBy ?? 'no server runs it'}): ${words.join('; ')}.`);
   });
-  return [...title(r), ...runs, ...hanging(`Targets: ${targetWords(r)}.`), ...testedLines(r)];
+  const targets = isJudged ? hanging(`Targets: ${targetWords(r)}.`) : [];
+  return [...title(r), ...runs, ...targets, ...testedLines(r)];
 }
 
 /** How predictions fared that are like these. */

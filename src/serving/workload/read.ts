@@ -29,8 +29,10 @@ export interface WorkloadChoice {
   readonly kind: 'made up' | 'trace';
   /** Requests that the client keeps open at most; null without a limit. */
   readonly mostOpen: number | null;
-  /** Requests a second; null for users who wait for their answers. */
+  /** Requests a second; null for users who wait for their answers, and where all come at once. */
   readonly requestsPerSecond: number | null;
+  /** All requests are there at the beginning, or are sent as others end (`--rate inf`). */
+  readonly atOnce: boolean;
   /** Those users; null where requests come by themselves. */
   readonly users: number | null;
   readonly requests: number;
@@ -74,6 +76,15 @@ export interface Requested {
 /** The number of a setting that is asked for, or the other. */
 type NumberOf = (name: WorkloadName, rule: Parameters<typeof parseNumber>[2], otherwise: number) => number;
 
+const AT_ONCE = 'all at once';
+
+/** `inf`, as in vllm bench serve. */
+const isAtOnce = ({ rate }: Workload): boolean => rate === WORKLOAD_SETTINGS.rate.unlimited;
+
+/** Requests a second, Infinity for all at once; null where nothing is asked. */
+const readRate = (w: Workload, number: NumberOf): number | null =>
+  isAtOnce(w) ? Infinity : asked(w.rate) ? number('rate', { min: 1e-6, max: 1e6 }, 1) : null;
+
 /** Of each user of a closed loop at least, so that most of them come when all users are there. */
 const REQUESTS_A_USER = 10;
 
@@ -102,6 +113,7 @@ export function readWorkload(
       throw new UserError(`${flag(name)} is for traces`, `name one with --trace, or leave ${flag(name)} out`);
   const arrivals = choice('arrivals', w.arrivals, WORKLOAD_SETTINGS.arrivals.choices);
   const isClosed = arrivals === 'closed';
+  const atOnce = !isClosed && isAtOnce(w);
   const observed = asked(w.lengthsOf) ? readObserved(w) : null;
   const { promptTokens = 'lognormal:1024:1024', outputTokens = 'lognormal:256:256' } = w;
   const prompt = readLengths(promptTokens, '--prompt-tokens');
@@ -112,7 +124,7 @@ export function readWorkload(
   const thinkSeconds = asked(w.think) ? secondsOf(w.think, '--think') : 0;
   const settings: SyntheticWorkload = {
     arrivals,
-    requestsPerSecond: number('rate', { min: 1e-6, max: 1e6 }, 1),
+    requestsPerSecond: readRate(w, number) ?? 1,
     burstiness: number('burstiness', { min: 0.01, max: 1000 }, 0.5),
     users: number('users', { min: 1, max: 1e6, whole: true }, 32),
     thinkSeconds,
@@ -141,6 +153,7 @@ export function readWorkload(
   const turns = settings.turns > 1 ? `, ${settings.turns} turns` : '';
   const prefix = settings.sharedPrefixTokens > 0 ? `, ${settings.sharedPrefixTokens} shared tokens` : '';
   const bounded = asked(w.maxConcurrency) ? `, at most ${settings.mostOpen} sent at once` : '';
+  const came = settings.mostOpen === Infinity ? AT_ONCE : 'sent as others end';
   const lengthsLabel = `${lengths}${turns}${prefix}`;
   /** Requests of the workload with these settings otherwise. */
   const requested = (otherwise: Partial<SyntheticWorkload>): Requested => {
@@ -148,10 +161,11 @@ export function readWorkload(
     return { source: new SyntheticSource(all), requests: all.requests };
   };
   return {
-    label: `${isClosed ? `${settings.users} users` : arrivals}${bounded}, ${lengthsLabel}`,
+    label: `${isClosed ? `${settings.users} users` : atOnce ? came : arrivals}${bounded}, ${lengthsLabel}`,
     lengthsLabel,
     kind: 'made up',
-    requestsPerSecond: isClosed ? null : settings.requestsPerSecond,
+    requestsPerSecond: isClosed || atOnce ? null : settings.requestsPerSecond,
+    atOnce,
     users: isClosed ? settings.users : null,
     mostOpen: settings.mostOpen === Infinity ? null : settings.mostOpen,
     requests: settings.requests,
@@ -165,7 +179,8 @@ export function readWorkload(
     seed: settings.seed,
     source: (rate, least = { requests: 0, seconds: 0 }) => {
       const requestsPerSecond = rate ?? settings.requestsPerSecond;
-      const requests = Math.max(settings.requests, least.requests, Math.ceil(requestsPerSecond * least.seconds));
+      const within = least.seconds === 0 ? 0 : Math.ceil(requestsPerSecond * least.seconds);
+      const requests = Math.max(settings.requests, least.requests, within);
       return requested({ requestsPerSecond, requests });
     },
     ramped: isClosed && thinkSeconds === 0 && !asked(w.ramp) ? (rampSeconds) => requested({ rampSeconds }) : null,
@@ -261,13 +276,16 @@ function readTrace(w: Workload, number: NumberOf, positions: number, skipBad: bo
   const summary = summarise(options);
   const { requests, seconds } = summary;
   const own = seconds > 0 ? requests / seconds : requests;
-  const rate = asked(w.rate) ? number('rate', { min: 1e-6, max: 1e6 }, 1) : own * speedUp;
+  const rate = readRate(w, number) ?? own * speedUp;
+  const atOnce = rate === Infinity;
+  const lengthsLabel = `${summary.format} trace ${path}`;
   return {
-    label: `${summary.format} trace ${path}`,
-    lengthsLabel: `${summary.format} trace ${path}`,
+    label: `${lengthsLabel}${atOnce ? `, ${AT_ONCE}` : ''}`,
+    lengthsLabel,
     kind: 'trace',
     mostOpen: null,
-    requestsPerSecond: rate,
+    requestsPerSecond: atOnce ? null : rate,
+    atOnce,
     users: null,
     requests,
     meanOutputTokens: summary.outputTokens / requests,
