@@ -101,11 +101,12 @@ export const command: Command = {
     ['plan --vram 80GB --ctx 1M --codec lla --eviction streaming:4+1020', 'a million tokens with eviction'],
   ],
   run: async (args) => {
-    const { scenario } = await readScenario(args);
-    if (!args.isSet('link')) return planScenario(scenario, args);
+    const { scenario, model } = await readScenario(args);
+    if (!args.isSet('link')) return planScenario(scenario, args, model);
     const idle = ['rank', 'explain', 'sweep', 'best', 'all', 'notes', 'format'].find((flag) => args.flags[flag]);
     if (idle !== undefined)
       throw new UserError(`--link prints a link alone, without --${idle}`, 'leave one of them out');
+    if (model) throw new UserError('the link has the shape of a model in it', 'name the config.json with --model');
     const { printLink } = await import('./link.js');
     return inFileWords(args, () => printLink(scenario, args.output()));
   },
@@ -277,13 +278,19 @@ export async function inFileWords<T>(args: Args, work: () => Promise<T>): Promis
   }
 }
 
-/** A scenario file's fields, or those of a link. @throws UserError for a link with a model of its own */
-async function fieldsOf(named: string): Promise<Scenario> {
-  if (!/#v[0-9]/.test(named)) return (await import('../schema/scenario.js')).readScenarioFile(named);
-  const { readLink } = await import('../report/link.js');
-  const { scenario, model } = readLink(named);
-  if (model) throw new UserError('the link has the shape of a model in it', 'print its plan with lla-sim open LINK');
-  return scenario;
+/** What is asked; `model`: that of a link, where it has the shape of one in it. */
+export interface Asked {
+  readonly scenario: Scenario;
+  readonly model: ModelSource | null;
+}
+
+/** A scenario file's fields, or those of a link. */
+async function fieldsOf(named: string): Promise<Asked> {
+  if (!/#v[0-9]/.test(named))
+    return { scenario: (await import('../schema/scenario.js')).readScenarioFile(named), model: null };
+  const { linkedModel, readLink } = await import('../report/link.js');
+  const link = readLink(named);
+  return { scenario: link.scenario, model: linkedModel(link) };
 }
 
 /** What a scenario's name gets where flags change what its file says. */
@@ -291,8 +298,9 @@ const WITH = ', with --';
 const NAME_CHARACTERS = 200;
 
 /** The scenario file's fields, or a link's, and these overridden by flags; `changed`: flags that change it. */
-export async function readScenario(args: Args): Promise<{ scenario: Scenario; changed: string }> {
-  const fromFile: Scenario = args.positional === null ? {} : await fieldsOf(args.positional);
+export async function readScenario(args: Args): Promise<Asked & { readonly changed: string }> {
+  const { scenario: fromFile, model }: Asked =
+    args.positional === null ? { scenario: {}, model: null } : await fieldsOf(args.positional);
   const flags: Record<string, unknown> = {};
   for (const [name, setting] of Object.entries(SETTINGS) as [SettingName, Setting][]) {
     const value = args.flags[flagOf(name)];
@@ -304,7 +312,7 @@ export async function readScenario(args: Args): Promise<{ scenario: Scenario; ch
   const others = (Object.keys(flags) as SettingName[]).filter((name) => textOf(flags[name]) !== textOf(fromFile[name]));
   const changed = others.map((name) => `--${flagOf(name)} ${textOf(flags[name])}`).join(' ');
   const kept = renamed(overridden(fromFile, flags as Scenario), changed);
-  return { scenario: { ...kept, ...(flags as Scenario) }, changed };
+  return { scenario: { ...kept, ...(flags as Scenario) }, model: flags['model'] === undefined ? model : null, changed };
 }
 
 /** A file's words are of its own settings: others are named, and what describes it goes. */

@@ -36,7 +36,7 @@ export const command: Command = {
 async function run(args: Args): Promise<ExitCode> {
   const quiet = args.isSet('quiet');
   const folder = args.text('output') ?? defaultFolder(args.positional);
-  const { scenario, changed } = await readScenario(args);
+  const { scenario, model, changed } = await readScenario(args);
   const [{ viewOf }, { pageScript, refuseOthers, reportFiles, writeFolder }] = await Promise.all([
     import('../report/view.js'),
     import('../report/folder.js'),
@@ -48,7 +48,7 @@ async function run(args: Args): Promise<ExitCode> {
   const tried = claims === null ? null : (await import('../schema/claims.js')).readClaims(claims);
   const line = new ProgressLine(quiet);
   const { view, simulated } = await inFileWords(args, async () => {
-    const planned = viewOf(scenario, await readSources(scenario), validation);
+    const planned = viewOf(scenario, await readSources(scenario, model), validation);
     if (scenario.workload === undefined) return { view: planned, simulated: null };
     const { simulatePlans } = await import('../report/simulate.js');
     return simulatePlans(scenario, planned, (doing) => line.show(`simulating ${doing}`));

@@ -13,13 +13,13 @@ import {
   type Workload,
   type WorkloadName,
 } from '../schema/serving.js';
-import { PLANNED_ONLY, type Scenario, type Setting } from '../schema/settings.js';
+import { PLANNED_ONLY, type Setting } from '../schema/settings.js';
 import type { Ended } from '../serving/metrics.js';
 import type { SimulationReport } from '../serving/types.js';
 import { checkWritable, makeFolder } from '../io/write.js';
 import { formatOption, OUTPUT, type Args, type Command, type OptionTable, option, toggle } from './command.js';
 import { asJson, hasColour, print, progressing, say, writePicture, type OutputOptions } from './output.js';
-import { inFileWords, readScenario, settingsSaid, singleOptions } from './plan.js';
+import { inFileWords, readScenario, settingsSaid, singleOptions, type Asked } from './plan.js';
 
 const FORMATS = ['table', 'json', 'csv'] as const;
 
@@ -126,7 +126,7 @@ async function run(args: Args): Promise<ExitCode> {
     );
   if (shard && output.file !== null) makeFolder(dirname(output.file), '--output');
   const cores = args.number('cores', String(availableParallelism()), { min: 1, max: 1024, whole: true });
-  const scenario = await readServed(args);
+  const { scenario, model } = await readServed(args);
   const program = process.argv[1] ?? '';
   const parallel = findRate && !ways && shard === null && cores > 1 && /[/\\]cli\.m?js$/.test(program);
   const lines: string[] = [];
@@ -134,7 +134,7 @@ async function run(args: Args): Promise<ExitCode> {
     if (parallel) return inProcesses(program, cores, progress);
     const how = { skipBad: args.isSet('skip-bad'), progress };
     return inFileWords(args, async () => {
-      const sources = await readSources(scenario);
+      const sources = await readSources(scenario, model);
       if (ways) return (await import('../serving/ways.js')).compareWays(scenario, sources, how);
       const onEnd = (ended: Ended): unknown => format === 'csv' && !findRate && lines.push(csvLine(ended));
       const { simulate } = await import('../serving/answer.js');
@@ -154,8 +154,8 @@ function codeOf({ partial, shard, candidates, ways }: SimulationReport): ExitCod
 }
 
 /** The scenario with what flags say of requests and server. */
-async function readServed(args: Args): Promise<Scenario> {
-  const { scenario } = await readScenario(args);
+async function readServed(args: Args): Promise<Asked> {
+  const { scenario, model } = await readScenario(args);
   const asked = given(args, WORKLOAD_SETTINGS);
   const { depth, ...requests } = scenario.workload ?? {};
   // A trace replaces the scenario's requests, but not how deep tokens go. Users who wait replace its rate.
@@ -170,7 +170,7 @@ async function readServed(args: Args): Promise<Scenario> {
   const alone = Number(server.replicas ?? 1) === 1 && Number(server.prefillReplicas ?? 0) === 0;
   if (alone && args.flags['router'] !== undefined && scenario.users === undefined)
     say(args.isSet('quiet'), '--router changes nothing: there is one replica');
-  return { ...scenario, workload, server };
+  return { scenario: { ...scenario, workload, server }, model };
 }
 
 /** @throws UserError for a flag that the other settings of the workload leave without a meaning */

@@ -3,6 +3,7 @@ import { groups as groupBy } from 'd3-array';
 import { mostlyOutside, testedText, UNTESTED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
 import type { Metric, ReportedTargets, Run, RunFigures, SimulationReport } from '../serving/types.js';
+import { present } from '../present.js';
 import { counted, formatMilliseconds, formatNumber } from '../numbers/units.js';
 
 export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
@@ -179,13 +180,21 @@ export function findingWords(r: SimulationReport, usdPerHour: number | null): st
   const run = r.runs[0];
   if (!run) return null;
   const { requestsPerSecond: rate, label } = r.workload;
-  const ms = (metric: 'ttft' | 'tpot'): string => `${shownBetween(run, 'p99', metric)} ms`;
   const asked = rate === null ? label : `${formatNumber(rate)} requests a second`;
-  const job = jobWords(r, run);
+  const words = present([jobWords(r, run), verdictWords(run, r), tailWords(r, run, ['ttft', 'tpot'])]).join('; ');
   return (
-    `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${job === null ? '' : `${job}; `}${verdictWords(run, r)}; p99 TTFT ${ms('ttft')}, p99 ` +
-    `TPOT ${ms('tpot')}; targets: ${targetWords(r)}.${needWords(r, run, usdPerHour)}`
+    `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${words}; targets: ${targetWords(r)}.` +
+    needWords(r, run, usdPerHour)
   );
+}
+
+const TAILS = ['p99', 'p95', 'p90', 'median'] as const;
+
+/** `p99 TTFT 105 (58–749) ms`: of the percentile that is asked for; of few requests, of the highest that they have. */
+export function tailWords(r: SimulationReport, run: Run, metrics: readonly ('ttft' | 'tpot')[]): string {
+  const within = TAILS.filter((p) => p === 'median' || Number(p.slice(1)) <= r.targets.percentile);
+  const tail = within.find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
+  return metrics.map((m) => `${tail} ${m.toUpperCase()} ${shownBetween(run, tail, m)} ms`).join(', ');
 }
 
 /** GPUs of so many replicas like those that were simulated. */

@@ -83,7 +83,9 @@ context: [4k]
     expect(await inProcess('open', link, '--format', 'json')).toEqual(
       await inProcess('plan', ...argv, '--format', 'json'),
     );
-    expectBadInput(await inProcess('simulate', link));
+    const few = words('--requests 20 --codec full');
+    expect(await inProcess('simulate', link, ...few)).toEqual(await inProcess('simulate', ...argv.slice(0, 4), ...few));
+    expectBadInput(await inProcess('plan', link, '--link'));
     for (const files of [
       ['--calibration', join(ROOT, 'calibrations/mesa-llvmpipe.json')],
       ['--device', 'h200', '--stack', join(ROOT, 'calibrations/stacks/h200-vllm.json')],

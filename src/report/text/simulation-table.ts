@@ -14,8 +14,8 @@ import {
   millis,
   refusedWords,
   replicaWords,
-  shownBetween,
   shownOf,
+  tailWords,
   targetWords,
   testedWords,
   unsureWords,
@@ -66,20 +66,13 @@ function title(r: SimulationReport): string[] {
   );
 }
 
-const WORST = ['p99', 'p95', 'p90', 'median'] as const;
-
 function runLead(r: SimulationReport): string[] {
   const isJudged = !r.workload.atOnce || r.targets.defaults.length < 2;
   const runs = r.runs.flatMap((run) => {
-    // The percentile that is asked for; of few requests the highest that they have.
-    const asked = WORST.filter((p) => p === 'median' || Number(p.slice(1)) <= Math.max(r.targets.percentile, 50));
-    const worst = asked.find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
-    const ms = (metric: 'ttft' | 'tpot'): string =>
-      `${worst} ${metric.toUpperCase()} ${shownBetween(run, worst, metric)} ms`;
     const words = present([
       jobWords(r, run),
       isJudged && verdictWords(run, r),
-      `${isJudged ? `${ms('ttft')}, ` : ''}${ms('tpot')}, ` +
+      `${tailWords(r, run, isJudged ? ['ttft', 'tpot'] : ['tpot'])}, ` +
         `${formatCount(run.estimate.output_throughput)} output tokens a second${priceWords(r, run)}`,
       limitWords(run, r),
     ]);
