@@ -1,20 +1,12 @@
 /** Requests that are all there at once (`--rate inf`): how long they take, and what that costs. */
 import { afterAll, describe, expect, it } from 'vitest';
-import { EXIT } from '../../src/errors.js';
-import type { Run, SimulationReport } from '../../src/serving/types.js';
-import { expectRefused, inProcess, scratch, words, type Outcome } from '../cli/program.js';
+import { expectRefused, scratch, words } from '../cli/program.js';
+import { report, simulate } from './simulated.js';
 
 const BASE = words('--device h200 --codec full --requests 200 --prompt-tokens 300 --output-tokens 40 --rate inf');
-const simulate = (...argv: string[]): Promise<Outcome> => inProcess('simulate', ...argv);
 const oneLine = (text: string): string => text.replace(/\s+/g, ' ');
 const files = scratch();
 afterAll(() => files.remove());
-
-async function report(...argv: string[]): Promise<SimulationReport & Run> {
-  const o = await simulate(...argv, '--format', 'json');
-  expect(o.code, o.err).toBe(EXIT.ok);
-  return JSON.parse(o.out) as SimulationReport & Run;
-}
 
 describe('requests at once', () => {
   it('take as long as those of a rate that no server answers', async () => {
