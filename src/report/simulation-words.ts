@@ -181,19 +181,28 @@ export function findingWords(r: SimulationReport, usdPerHour: number | null): st
   if (!run) return null;
   const { requestsPerSecond: rate, label } = r.workload;
   const asked = rate === null ? label : `${formatNumber(rate)} requests a second`;
-  const words = present([jobWords(r, run), verdictWords(run, r), tailWords(r, run, ['ttft', 'tpot'])]).join('; ');
+  const words = present([
+    jobWords(r, run),
+    isJudged(r) && verdictWords(run, r),
+    tailWords(r, run),
+    isJudged(r) && `targets: ${targetWords(r)}`,
+  ]);
   return (
-    `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${words}; targets: ${targetWords(r)}.` +
-    needWords(r, run, usdPerHour)
+    `${run.id} by simulation, ${asked} on ${machineWords(r)}: ${words.join('; ')}.` + needWords(r, run, usdPerHour)
   );
 }
+
+/** A job whose requests are all there at once has no targets but those that are asked for. */
+export const isJudged = ({ workload, targets }: SimulationReport): boolean =>
+  !workload.atOnce || targets.defaults.length < 2;
 
 const TAILS = ['p99', 'p95', 'p90', 'median'] as const;
 
 /** `p99 TTFT 105 (58–749) ms`: of the percentile that is asked for; of few requests, of the highest that they have. */
-export function tailWords(r: SimulationReport, run: Run, metrics: readonly ('ttft' | 'tpot')[]): string {
+export function tailWords(r: SimulationReport, run: Run): string {
   const within = TAILS.filter((p) => p === 'median' || Number(p.slice(1)) <= r.targets.percentile);
   const tail = within.find((p) => shownBetween(run, p, 'ttft') !== '–') ?? 'median';
+  const metrics = isJudged(r) ? (['ttft', 'tpot'] as const) : (['tpot'] as const);
   return metrics.map((m) => `${tail} ${m.toUpperCase()} ${shownBetween(run, tail, m)} ms`).join(', ');
 }
 
@@ -219,7 +228,6 @@ export function priceWords(r: SimulationReport, { estimate }: Run): string {
 
 /**
  * `1000 requests are answered within 26.2 (22–40) s; $0.4 in all`, of requests that are there at once; null of others.
- * Such a job is judged by its targets only where they are asked for.
  */
 export function jobWords(r: SimulationReport, { low, estimate, high, completed }: Run): string | null {
   if (!r.workload.atOnce || completed === 0) return null;

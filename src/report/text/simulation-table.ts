@@ -8,6 +8,7 @@ import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../ser
 import { formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
 import {
   fewWords,
+  isJudged,
   jobWords,
   LIMIT_WORDS,
   limitWords,
@@ -67,18 +68,17 @@ function title(r: SimulationReport): string[] {
 }
 
 function runLead(r: SimulationReport): string[] {
-  const isJudged = !r.workload.atOnce || r.targets.defaults.length < 2;
   const runs = r.runs.flatMap((run) => {
     const words = present([
       jobWords(r, run),
-      isJudged && verdictWords(run, r),
-      `${tailWords(r, run, isJudged ? ['ttft', 'tpot'] : ['tpot'])}, ` +
+      isJudged(r) && verdictWords(run, r),
+      `${tailWords(r, run)}, ` +
         `${formatCount(run.estimate.output_throughput)} output tokens a second${priceWords(r, run)}`,
       limitWords(run, r),
     ]);
     return hanging(`${run.id} (${run.servedBy ?? 'no server runs it'}): ${words.join('; ')}.`);
   });
-  const targets = isJudged ? hanging(`Targets: ${targetWords(r)}.`) : [];
+  const targets = isJudged(r) ? hanging(`Targets: ${targetWords(r)}.`) : [];
   return [...title(r), ...runs, ...targets, ...testedLines(r)];
 }
 
