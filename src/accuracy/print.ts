@@ -151,7 +151,7 @@ function verdict(report: AccuracyReport): string {
           : 'Do not believe times here: measure (lla-sim calibrate), or plan by memory alone.';
   return (
     `${check}${believe} Of ${counted(timed.length, 'figure')} of time ${inside} ` +
-    `lie${inside === 1 ? 's' : ''} in the interval. The largest error is ${percent(worst.error)} %: ${worst.figure} ` +
+    `lie${inside === 1 ? 's' : ''} in the interval. Furthest off, ${number(Math.exp(apart(worst)))} times: ${worst.figure} ` +
     `of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} ` +
     `(${number(worst.low)}–${number(worst.high)}).`
   );
@@ -310,14 +310,21 @@ function missesOf(figures: readonly AccuracyFigure[]): Miss[] {
 const named = (...names: readonly (keyof AccuracyFigure)[]): CsvColumn<AccuracyFigure>[] =>
   names.map((name) => [name, (f) => f[name]]);
 
+/** Empty of single numbers. */
+const ofInterval = (...names: readonly (keyof AccuracyFigure)[]): CsvColumn<AccuracyFigure>[] =>
+  names.map((name) => [name, (f) => (hasInterval(f) ? f[name] : null)]);
+
 const CSV: readonly CsvColumn<AccuracyFigure>[] = [
   ['source', (f) => f.file],
   ...named('campaign'),
   ['row', (f) => f.id],
   ...named('use', 'server'),
   ['gpu', (f) => f.device],
-  ...named('gpus', 'model', 'looped', 'figure', 'statistic', 'kind', 'measured', 'predicted', 'low', 'high'),
-  ...named('error', 'inside', 'evidence', 'cause'),
+  ...named('gpus', 'model', 'looped', 'figure', 'statistic', 'kind', 'measured', 'predicted'),
+  ...ofInterval('low', 'high'),
+  ...named('error'),
+  ...ofInterval('inside'),
+  ...named('evidence', 'cause'),
 ];
 
 /** One line a figure. */

@@ -147,6 +147,8 @@ export async function planScenario(
   const [unswept] = present([best, otherFormat]);
   if (sweep && unswept !== undefined)
     throw new UserError(`--sweep is printed below a table or in JSON, not with ${unswept}`, 'leave one of them out');
+  if (best !== false && format !== 'table')
+    throw new UserError(`--best prints a table, not with --format ${format}`, 'leave one of them out');
   const everyRow = format !== 'table' || args.isSet('all');
   const planned: Planned[] = [];
   for (const one of scenarios) {
@@ -242,7 +244,7 @@ async function renderAll(
   const best = args.isSet('best');
   const compared =
     several || best ? (await import('../report/text/compare-text.js')).compareText(reports, terminal(output)) : '';
-  if (best && format === 'table') return compared;
+  if (best) return compared;
   const blocks: string[] = [];
   for (const { report, sweeps, explained } of planned) {
     blocks.push(

@@ -143,6 +143,7 @@ export function planRowsMarkdown(report: PlanReport, plans: readonly Plan[] = re
       titled('run', FIELDS.run),
       right(`${step.unit}/token (interval)`, cellOf(step)),
       titled('tok/s', FIELDS.rate),
+      ...(report.settings.usdPerHour === null ? [] : [titled('$/Mtok', FIELDS.usd)]),
       titled('as published', FIELDS.published),
       right(`first token ${first.unit} (interval)`, cellOf(first)),
       titled('keeps', FIELDS.keeps),

@@ -10,7 +10,16 @@ import { SERVERS } from './serving.js';
 import { nearestName } from '../nearest.js';
 import { issueWords, type Issue } from '../io/issues.js';
 import { isObject, parseJson } from '../io/json.js';
-import { FIGURES, ledgerSchema, rowSchema, USES, type LedgerFile, type LedgerRow, type Use } from './ledger.js';
+import {
+  FIGURES,
+  ledgerSchema,
+  NO_FIGURE,
+  rowSchema,
+  USES,
+  type LedgerFile,
+  type LedgerRow,
+  type Use,
+} from './ledger.js';
 
 const MAX_BYTES = 4 * 2 ** 20;
 const MAX_VALUES = 400_000;
@@ -107,8 +116,13 @@ function merge(base: Record<string, unknown>, over: Record<string, unknown>): Re
 
 /** An issue of a row, a mistake each; a figure whose name lacks its unit is told which has it. */
 function rowWords(issue: Issue, row: Record<string, unknown>): string[] {
-  if (issue.path[0] !== 'figures' || issue.path.length !== 1 || issue.keys === undefined)
-    return [issueWords(issue, row)];
+  if (issue.path[0] !== 'figures' || issue.path.length !== 1) return [issueWords(issue, row)];
+  if (issue.keys === undefined && issue.message === NO_FIGURE && isObject(row['figures']))
+    // A map whose names are wrong is told of them.
+    return Object.keys(row['figures']).length > 0
+      ? []
+      : [`figures is empty: write at least one of ${Object.keys(FIGURES).join(', ')}`];
+  if (issue.keys === undefined) return [issueWords(issue, row)];
   return issue.keys.map((unknown) => {
     const meant = Object.keys(FIGURES).find((name) => name.startsWith(unknown.replace(/(_?ms|Ms|Millis\w*)$/, '')));
     const write = meant === undefined ? `one of ${Object.keys(FIGURES).join(', ')}` : meant;

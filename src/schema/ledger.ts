@@ -86,6 +86,8 @@ export const FIGURES = {
 export type FigureName = keyof typeof FIGURES;
 const MEMORY: readonly string[] = Object.keys(FIGURES).slice(Object.keys(FIGURES).indexOf('kvTokens'));
 
+export const NO_FIGURE = 'must have a figure';
+
 const figures = z
   .strictObject(
     Object.fromEntries(Object.entries(FIGURES).map(([name, value]) => [name, statistics(value)])) as {
@@ -93,7 +95,7 @@ const figures = z
     },
   )
   .partial()
-  .refine((f) => Object.keys(f).length > 0, 'must have a figure');
+  .refine((f) => Object.keys(f).length > 0, NO_FIGURE);
 
 /** Tokens of each prompt or output: a number; what is known of several; null where the source does not say. */
 const lengths = z.union([
@@ -254,7 +256,7 @@ function inconsistencies(row: z.infer<typeof rowSchema>): { field: string; what:
     found.push({ field: 'parallel', what: 'must have both prefill and decode, or neither' });
   else {
     const groups = prefill === undefined ? (replicas ?? 1) : prefill + (decode as number);
-    if (groups * tensor !== row.gpus)
+    if (row.gpus >= 1 && groups * tensor !== row.gpus)
       found.push({
         field: 'gpus',
         what: row.parallel

@@ -108,7 +108,7 @@ describe('rows of one’s own', () => {
     const told = await inProcess('accuracy', '--ledger', file);
     expect([told.code, told.err]).toEqual([0, '']);
     expect(told.out.replaceAll(/\s+/g, ' ')).toMatch(
-      /Of 1 figure of time 0 lie in the interval\. The largest error is -50 %: tpotSeconds of c4/,
+      /Of 1 figure of time 0 lie in the interval\. Furthest off, 2 times: tpotSeconds of c4/,
     );
     // Few figures are shown one by one.
     expect(told.out).toMatch(/^c4 +tpotSeconds mean +[\d.]+ +[\d.]+ +[\d.]+–[\d.]+ +-50 %$/m);

@@ -3,6 +3,7 @@ import type { Run, SimulationReport, SustainedRate, WayRow } from '../../serving
 import { present } from '../../present.js';
 import { machineWords, shownOf } from '../simulation-words.js';
 import { formatNumber } from '../../numbers/units.js';
+import { shareText } from '../text/text.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
 import { axis, colourOf, lineStyle, markStyle } from './theme.js';
@@ -194,7 +195,7 @@ export function servingWays(r: SimulationReport): Picture | null {
           (row) =>
             `${row.way} with ${cacheOf(row)}: ${formatNumber(row.requestsPerSecond.low)} to ` +
             `${formatNumber(row.requestsPerSecond.estimate)} requests a second, keeps ` +
-            `${formatNumber(Math.round(percentKept(row)))} %${row.servedBy === null ? '' : ', runs today'}.`,
+            `${shareText(row.quality.share ?? 0)}${row.servedBy === null ? '' : ', runs today'}.`,
         )
         .join(' ') + (unscored > 0 ? ` Not drawn, as nobody scored them: ${unscored}.` : ''),
     draw: (theme) => {

@@ -3,11 +3,11 @@ import type { WayRow } from '../../serving/types.js';
 import { present } from '../../present.js';
 import { formatNumber } from '../../numbers/units.js';
 import { millis, refusedWords, shownOf } from '../simulation-words.js';
-import { apart, columns, left, right, wrap, type Column } from './text.js';
+import { apart, columns, left, right, shareText, wrap, type Column } from './text.js';
 
 /** `100 %`; `102 % †` where a footnote says of what; `unknown`. */
 const keepsWords = ({ share, of }: WayRow['quality']): string =>
-  share === null ? 'unknown' : `${Math.round(100 * share)} %${of === null ? '' : ' †'}`;
+  share === null ? 'unknown' : `${shareText(share)}${of === null ? '' : ' †'}`;
 
 /** At the rate that is sure. */
 const PRICE: Column<WayRow> = right('$/Mtok', (r) => {
