@@ -151,8 +151,8 @@ function verdict(report: AccuracyReport): string {
           : 'Do not believe times here: measure (lla-sim calibrate), or plan by memory alone.';
   return (
     `${check}${believe} Of ${counted(timed.length, 'figure')} of time ${inside} ` +
-    `lie${inside === 1 ? 's' : ''} in the interval. Furthest off, ` +
-    `${number(Math.exp(apart(worst)))} times: ${worst.figure} of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} ` +
+    `lie${inside === 1 ? 's' : ''} in the interval. Furthest off, ${number(Math.exp(apart(worst)))} times: ` +
+    `${worst.figure} of ${worst.id}, measured ${number(worst.measured)}, predicted ${number(worst.predicted)} ` +
     `(${number(worst.low)}–${number(worst.high)}).`
   );
 }
