@@ -1,7 +1,7 @@
 /** What happens when a report's requests arrive, on its page and in its Markdown. */
 import type { ServingMost } from '../plan/decide/decide.js';
 import type { PlanReport } from '../plan/types.js';
-import { formatNumber } from '../numbers/units.js';
+import { counted, formatNumber } from '../numbers/units.js';
 import type { Run, SimulatedFleet, SimulationReport, WayRow } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
 import { answerLines, type AnswerLine } from './text/answer-text.js';
@@ -82,7 +82,7 @@ function sentences(r: SimulationReport): string[] {
   const { requests, requestsPerSecond: rate, label } = r.workload;
   const unsure = unsureWords(r);
   return [
-    `${requests} requests${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ` +
+    `${counted(requests, 'request')}${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ` +
       `${machineWords(r)}; targets: ${targetWords(r)}.`,
     ...r.runs.map((run) => {
       const sustained = r.candidates?.find((c) => c.id === run.id)?.requestsPerSecond;

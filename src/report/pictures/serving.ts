@@ -2,7 +2,7 @@
 import type { Run, SimulationReport, SustainedRate, WayRow } from '../../serving/types.js';
 import { present } from '../../present.js';
 import { machineWords, shownOf } from '../simulation-words.js';
-import { formatNumber } from '../../numbers/units.js';
+import { counted, formatNumber } from '../../numbers/units.js';
 import { shareText } from '../text/text.js';
 import { picture, type Picture } from './picture.js';
 import { numberScale, spread } from './scales.js';
@@ -88,7 +88,7 @@ const CURVES = [
 function runWords(r: SimulationReport, { id, completed }: Run): string {
   const rate = r.workload.requestsPerSecond;
   const at = rate === null ? '' : ` at ${formatNumber(rate)} a second`;
-  return `${id} of ${r.model.name} on ${machineWords(r)}: ${completed} requests${at}`;
+  return `${id} of ${r.model.name} on ${machineWords(r)}: ${counted(completed, 'request')}${at}`;
 }
 
 /** Null where nothing was simulated. */

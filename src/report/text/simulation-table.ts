@@ -5,7 +5,7 @@ import { EXACT_VALUES } from '../../serving/sketch.js';
 import { present } from '../../present.js';
 import type { PublishedDepths } from '../../quality/exit-depths.js';
 import type { Run, RunFigures, SimulationReport, SustainedRate } from '../../serving/types.js';
-import { formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
+import { counted, formatCount, formatDecimalBytes, formatNumber } from '../../numbers/units.js';
 import {
   fewWords,
   isJudged,
@@ -60,7 +60,7 @@ function title(r: SimulationReport): string[] {
       ? ''
       : `; output tokens take ${formatNumber(meanLoops(depth.probabilities))} of ${depth.probabilities.length} ` +
         `loops, batched by ${depth.batching}, K/V left out: ${depth.skippedKv}`;
-  const asked = (r.candidates ?? r.ways) ? w.label : `${w.requests} requests${rate}, ${w.label}`;
+  const asked = (r.candidates ?? r.ways) ? w.label : `${counted(w.requests, 'request')}${rate}, ${w.label}`;
   return hanging(
     `${r.model.name} on ${gpus}${r.device.name}, ${formatDecimalBytes(r.device.vramBytes)}: ` +
       `${asked}${replicas === '' ? '' : `; ${replicas}`}${leave}`,
@@ -144,6 +144,7 @@ const ascending = (a: number | null, b: number | null): [number | null, number |
 
 /** Both ends in the unit of the longer one. */
 const span = (fast: number | null, slow: number | null): string => {
+  if (fast === null && slow === null) return '–';
   const inSeconds = millis(fast).endsWith('s') || millis(slow).endsWith('s');
   return inSeconds && fast !== null && slow !== null
     ? `${formatNumber(fast / 1e3)}–${formatNumber(slow / 1e3)}s`
