@@ -65,7 +65,7 @@ export async function plan(scenario: Scenario): Promise<PlanReport> {
   const { users, ...one } = checkScenario(scenario, 'plan: the scenario');
   if (users !== undefined)
     throw new UserError(
-      'plan: the scenario: users ask for a number of GPUs, and the library plans one replica',
+      'plan: the scenario has users, and the library plans one replica',
       `leave users out, or run lla-sim plan --users ${users}`,
     );
   return ask(one);

@@ -141,8 +141,7 @@ function verdict(report: AccuracyReport): string {
   const share = judged.filter((f) => f.inside).length / judged.length;
   const believe =
     judged.length < FEWEST
-      ? `Too few figures to say whether to believe times here: at least ${FEWEST} are needed` +
-        `${judged.length === timed.length ? '' : `, and without such ones ${judged.length} are left`}.`
+      ? `Too few figures to say whether to believe times here: ${FEWEST} are needed, ${judged.length} count.`
       : share >= EXPECTED
         ? 'Plan with the intervals on servers like these, not with the estimate alone: they hold most of what was ' +
           'measured.'

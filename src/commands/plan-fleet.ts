@@ -56,7 +56,7 @@ export async function planFleets(
     throw new UserError(
       `no replicas of up to ${most} serve these users${nearest === undefined ? '' : `\n${nearest}`}`,
       scenario.gpus === undefined && odd.length > 0
-        ? `ask for a number over which the heads divide, too: --gpus ${odd.join(' or ')}`
+        ? `the heads also divide over other numbers: try --gpus ${odd.join(' or ')}`
         : reports.some(({ removed }) => removed.length > 0)
           ? 'relax a target, or take a larger GPU or a shorter context'
           : remedyWords(one, sources),

@@ -148,7 +148,7 @@ export async function planScenario(
   if (sweep && unswept !== undefined)
     throw new UserError(`--sweep is printed below a table or in JSON, not with ${unswept}`, 'leave one of them out');
   if (best !== false && format !== 'table')
-    throw new UserError(`--best prints a table, not with --format ${format}`, 'leave one of them out');
+    throw new UserError(`--best prints a table only, not --format ${format}`, 'leave one of them out');
   const everyRow = format !== 'table' || args.isSet('all');
   const planned: Planned[] = [];
   for (const one of scenarios) {

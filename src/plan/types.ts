@@ -77,7 +77,7 @@ export interface PlanRequest {
   readonly device: DeviceChoice;
   /** Null when nothing is known about the device's speed: then no latency is predicted. */
   readonly pricer: Pricer | null;
-  /** The program around the kernels, where the pricer counts it; the same with another kernel, where none was asked. */
+  /** The program around the kernels, where the pricer counts it; another attention kernel, where none was asked for. */
   readonly runtime?: Runtime;
   readonly otherAttention?: () => { readonly name: string; readonly pricer: Pricer } | null;
   /** Loops that tokens take in the mean, where its runtime lets them leave early (`--depth`). */
@@ -116,7 +116,7 @@ export interface PlanRequest {
   readonly promptChunkTokens?: number;
   /** Sequences decoded together; null: as many as fit. */
   readonly batch: number | null;
-  /** Sequences that the scenario's server runs at once, and tokens of one: no larger batch is recommended. */
+  /** Of the scenario's server: sequences that it runs at once, and tokens of the longest one. */
   readonly mostSequences?: number;
   readonly maxModelLen?: number;
   readonly targets: Targets;

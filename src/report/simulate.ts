@@ -83,9 +83,10 @@ const namedBy = ({ answer }: View['report']): string[] => [
 function whyNotSearched(
   { workload, server }: Scenario,
   report: View['report'],
-  { requests, requestsPerSecond, meanOutputTokens }: WorkloadChoice,
+  { requests, requestsPerSecond, atOnce, meanOutputTokens }: WorkloadChoice,
 ): string | null {
-  if (requestsPerSecond === null) return 'No rate is searched: users who wait have none.';
+  if (requestsPerSecond === null)
+    return `No rate is searched: ${atOnce ? 'requests that are all there at once' : 'users who wait'} have none.`;
   if (workload?.trace !== undefined) return `The rates of a trace are not searched here; ${HOW}.`;
   const replicas = Number(server?.replicas ?? 1);
   const expected = namedBy(report).map((id) => {

@@ -227,7 +227,8 @@ export function priceWords(r: SimulationReport, { estimate }: Run): string {
 }
 
 /**
- * `1000 requests are answered within 26.2 (22–40) s; $0.4 in all`, of requests that are there at once; null of others.
+ * `1000 requests are answered within 26.2 (22–40) seconds, $0.4 in all`, of requests that are there at once; null of
+ * others.
  */
 export function jobWords(r: SimulationReport, { low, estimate, high, completed }: Run): string | null {
   if (!r.workload.atOnce || completed === 0) return null;

@@ -1,6 +1,7 @@
 /** What happens when a report's requests arrive, on its page and in its Markdown. */
 import type { ServingMost } from '../plan/decide/decide.js';
 import type { PlanReport } from '../plan/types.js';
+import { present } from '../present.js';
 import { counted, formatNumber } from '../numbers/units.js';
 import type { Run, SimulatedFleet, SimulationReport, WayRow } from '../serving/types.js';
 import { html, type Html } from './html/html.js';
@@ -13,6 +14,8 @@ import {
   limitWords,
   machineWords,
   shownBetween,
+  isJudged,
+  jobWords,
   targetWords,
   unsureWords,
   verdictWords,
@@ -83,7 +86,7 @@ function sentences(r: SimulationReport): string[] {
   const unsure = unsureWords(r);
   return [
     `${counted(requests, 'request')}${rate === null ? '' : ` at ${formatNumber(rate)} a second`} (${label}) on ` +
-      `${machineWords(r)}; targets: ${targetWords(r)}.`,
+      `${machineWords(r)}${isJudged(r) ? `; targets: ${targetWords(r)}` : ''}.`,
     ...r.runs.map((run) => {
       const sustained = r.candidates?.find((c) => c.id === run.id)?.requestsPerSecond;
       const most = sustained
@@ -94,7 +97,8 @@ function sentences(r: SimulationReport): string[] {
             (unsure === null ? ', surely' : `; no rate is sure: ${unsure}`)
         : '';
       const by = run.servedBy ?? 'no server runs it';
-      return `${run.id} (${by}) ${verdictWords(run, r)}${most}; ${limitWords(run, r)}.`;
+      const words = present([jobWords(r, run), isJudged(r) && verdictWords(run, r) + most, limitWords(run, r)]);
+      return `${run.id} (${by}): ${words.join('; ')}.`;
     }),
   ];
 }

@@ -184,10 +184,11 @@ function explain(issue: z.core.$ZodIssue | undefined, content: unknown, subject:
   }
   const field = issue?.path.map(String) ?? [];
   const given = field.reduce<unknown>((of, key) => (isObject(of) ? of[key] : undefined), content);
-  const several = Array.isArray(given) && given.length > 0 && given.join(',').length <= LONGEST_HINT;
+  const isList = Array.isArray(given) && given.length > 0 && given.every((one) => typeof one !== 'object');
+  const several = isList && given.join(',').length <= LONGEST_HINT;
   return new UserError(
     `${subject}: ${issueWords(issue, content, 'the file')}`,
-    several ? `write ${field.at(-1)}: ${given.join(',')}, where several may be asked for` : 'correct the field',
+    several ? `a command that takes several reads ${field.at(-1)}: ${given.join(',')}` : 'correct the field',
   );
 }
 

@@ -34,7 +34,7 @@ export const WORKLOAD_SETTINGS = {
   rate: {
     kind: 'number',
     title: 'Requests a second',
-    help: 'requests a second [1]; inf: all at once; on a trace its arrival times are scaled to it',
+    help: 'requests a second [1], to which arrival times of a trace are scaled; inf: all at once',
     unlimited: 'inf',
   },
   burstiness: { kind: 'number', help: 'gamma: shape of the gaps, 1 is poisson, less is burstier [0.5]' },

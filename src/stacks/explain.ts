@@ -75,7 +75,7 @@ export function explainAttainable(laws: AttainableLaws, call: TunedCall, rates: 
     `${own ? `, on ${laws.gpus[call.class].join()} and on others of its form` : ''}; each was left out in turn`;
   const { worst } = bracket;
   const what = undivided
-    ? 'of calls that divide no sequence 95 % were no further off on any measured GPU, by the laws of all of them'
+    ? 'on each measured GPU 95 % of the calls that divide no sequence were no further off the law of all GPUs'
     : apart;
   const furthest =
     worst && !undivided ? `, and ${worst.slow} asked for the slow end, ${worst.fast} for the fast one` : '';

@@ -171,7 +171,7 @@ describe('several runs', () => {
 it.each([
   [['--sweep', '--format', 'csv'], '--sweep is printed below a table or in JSON, not with --format csv'],
   [['--sweep', '--best'], '--sweep is printed below a table or in JSON, not with --best'],
-  [['--best', '--format', 'csv'], '--best prints a table, not with --format csv'],
+  [['--best', '--format', 'csv'], '--best prints a table only, not --format csv'],
   [['--rank', '--link'], '--link prints a link alone, without --rank'],
   [['--codec', 'lla', '--cache-type', 'fp8'], 'do not store 8-bit floats; change --cache-type, --codec, '],
   [['--eviction', 'streaming:0+4'], '--eviction streaming:SINK+WINDOW: SINK must be a whole number'],

@@ -151,7 +151,7 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
   const page = textOf(files, 'report.html').split('</header>')[0]!;
   for (const text of [textOf(files, 'report.md').split('## ')[0]!, page]) {
     expect(text).toContain(
-      '16 requests a second on 2 × NVIDIA H100 SXM 80GB (2 replicas): misses the targets; p99 TTFT ',
+      '16 requests a second on 2 × NVIDIA H100 SXM 80GB (2 replicas): misses the targets; p90 TTFT ',
     );
     expect(text).toContain(` It needs ${estimate} replicas, $${2.5 * estimate} an hour`);
     if (high !== estimate) expect(text).toContain(`; at the slow end ${high} replicas, $${2.5 * high!} an hour.`);

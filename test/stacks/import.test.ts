@@ -178,7 +178,7 @@ describe(`import aic (seed ${seed})`, () => {
       /no rows/,
     ],
     ['times that cannot be', () => parquet(gemm(seed, 50)), /faster than the GPU can be/],
-    ['times in another unit', () => parquet(gemm(seed, 1 / 1000)), /or longer: times are in seconds/],
+    ['times in another unit', () => parquet(gemm(seed, 1 / 1000)), /give times in seconds/],
   ])('refuses %s in one line, and writes nothing', async (_, bytes, message) => {
     const given = bytes();
     const folder = folderWith({ [gemmPath('0.24.0')]: given });

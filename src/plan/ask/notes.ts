@@ -8,7 +8,7 @@ import type { Pricer } from '../../cost/latency.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
-import { formatBytes, formatTokens } from '../../numbers/units.js';
+import { formatBytes } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
 import { measuresUndivided } from '../../stacks/gpu-pricer.js';
@@ -48,8 +48,7 @@ export function notesOf(
   return present([
     scenario.ttft !== undefined &&
       bringsRequests(scenario) &&
-      `--ttft ${String(scenario.ttft)} is a target of the workload’s requests: a simulation judges it, and no plan ` +
-        `is left out by the first token after ${formatTokens(contextTokens)} tokens`,
+      `--ttft ${String(scenario.ttft)} is judged by simulating the workload: it removes no plan`,
     scenario.context !== undefined &&
       maxModelLen < contextTokens &&
       `a server with --max-model-len ${maxModelLen} refuses the sequences of ${contextTokens} tokens of this plan: ` +
@@ -124,7 +123,9 @@ function idleSettings(
     ...idle(
       'confidence',
       targets.secondsPerToken !== null || targets.secondsToFirstToken !== null,
-      'it is the probability with which --tpot and --ttft are met, and neither is given',
+      scenario.ttft !== undefined && bringsRequests(scenario)
+        ? 'a simulation judges --ttft, by --percentile'
+        : 'it is the probability with which --tpot and --ttft are met, and neither is given',
     ),
   ];
 }

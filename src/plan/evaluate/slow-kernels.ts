@@ -77,9 +77,9 @@ function slowAttention(r: PlanRequest, { p, c, batch, time }: Step): Warning | n
   return {
     code: 'slow-attention',
     message:
-      `with its usual attention, ${attentionName}, a token takes ${formatMilliseconds(time.estimate)} ms and a first ` +
-      `token ${formatNumber(first.estimate)} s; --attention ${other.name} would take ` +
-      `${formatMilliseconds(step.estimate)} ms and ${formatNumber(than.estimate)} s`,
+      `the server’s default attention, ${attentionName}, is slow here: ${formatMilliseconds(time.estimate)} ms ` +
+      `a token, the first after ${formatNumber(first.estimate)} s; with --attention ${other.name} ` +
+      `${formatMilliseconds(step.estimate)} ms, and ${formatNumber(than.estimate)} s`,
   };
 }
 

@@ -176,7 +176,7 @@ const hostSource = ({ row, step }: Host): string =>
       ? `by --measured-step ${step}`
       : 'no host beside such a GPU was measured';
 
-const MORE_SEQUENCES = 'measured calls of more sequences (of so few the L2 may have held what they read again)';
+const MORE_SEQUENCES = 'measured calls of more sequences (the L2 may have held the cache of so few)';
 
 function explained(of: CallExplanation & { readonly seconds: Interval }, shape: Sizes): string[] {
   const { law, data, leftOut, seconds, rule } = of;

@@ -109,7 +109,7 @@ export function screen(table: Pick<RawTable, 'op' | 'fixed' | 'rows'>, rates: Sc
       otherUnit &&
         reason(
           possible.length,
-          `take ${Math.floor(least)} times as long as by the datasheet, or longer: times are in seconds`,
+          `take at least ${Math.floor(least)} times what the datasheet allows: give times in seconds`,
         ),
       reason(possible.length - rows.length, `take over ${DISTURBED} times as long as all shapes around them`),
     ]),
