@@ -176,7 +176,7 @@ describe('the quality rule', () => {
     const { decode, prefill } = (await of('b300', '16k', 'flash-attn-4')).plans[0]!;
     const step = formatMilliseconds(decode.secondsPerStep?.estimate ?? 0);
     const first = formatNumber(prefill.secondsToFirstToken?.estimate ?? 0);
-    expect(riskOf(await of('b300', '16k'))).toContain(`--attention flash-attn-4 would take ${step} ms and ${first} s`);
+    expect(riskOf(await of('b300', '16k'))).toContain(`with --attention flash-attn-4 ${step} ms, and ${first} s`);
     expect(riskOf(await of('b300', '1k'))).toBeUndefined();
     // Asked for, or FlashAttention 4 does not run there.
     expect(riskOf(await of('b300', '16k', 'triton'))).toBeUndefined();
