@@ -86,6 +86,10 @@ export function unsureWords({ tested }: Pick<SimulationReport, 'tested'>): strin
 /** GPUs of all replicas. */
 const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.replicas + server.prefillReplicas);
 
+/** Price of all GPUs; null without one. */
+const usdPerSecond = (r: SimulationReport): number | null =>
+  r.usdPerHour === null ? null : (r.usdPerHour * gpusOf(r)) / 3600;
+
 /** `2 replicas, 1 more prefills`; empty of one that does both. */
 export function replicaWords({ replicas, prefillReplicas: prefill }: SimulationReport['server']): string {
   if (replicas === 1 && prefill === 0) return '';
@@ -221,9 +225,9 @@ export function neededOf(r: SimulationReport): { readonly gpus: number; readonly
 
 /** `, $1.03 per million output tokens`: of all GPUs that were simulated, as busy as they were. */
 export function priceWords(r: SimulationReport, { estimate }: Run): string {
-  if (r.usdPerHour === null || estimate.output_throughput === 0) return '';
-  const perSecond = (r.usdPerHour * gpusOf(r)) / 3600;
-  return `, $${formatNumber((1e6 * perSecond) / estimate.output_throughput)} per million output tokens`;
+  const usd = usdPerSecond(r);
+  if (usd === null || estimate.output_throughput === 0) return '';
+  return `, $${formatNumber((1e6 * usd) / estimate.output_throughput)} per million output tokens`;
 }
 
 /**
@@ -234,10 +238,10 @@ export function jobWords(r: SimulationReport, { low, estimate, high, completed }
   if (!r.workload.atOnce || completed === 0) return null;
   const unit = UNITS.find(([, least]) => estimate.duration >= least)!;
   const [middle, fast, slow] = [estimate, low, high].map((f) => formatNumber(f.duration / unit[2])) as string[];
-  const usd = r.usdPerHour === null ? null : (r.usdPerHour * gpusOf(r) * estimate.duration) / 3600;
+  const usd = usdPerSecond(r);
   return (
     `${counted(completed, 'request')} ${completed === 1 ? 'is' : 'are'} answered within ${middle} (${fast}–${slow}) ` +
-    `${unit[0]}${usd === null ? '' : `, $${formatNumber(usd)} in all`}`
+    `${unit[0]}${usd === null ? '' : `, $${formatNumber(usd * estimate.duration)} in all`}`
   );
 }
 
