@@ -2,14 +2,14 @@
 import { groups as groupBy } from 'd3-array';
 import { isEarlierEngine, isRuntime } from '../stacks/serving.js';
 import { readdirSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { turn } from '../io/turn.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
 import type { JudgedFile, PricedBy } from '../plan/ask/tested.js';
-import { causeOf } from './causes.js';
+import { causeOf, UNEXPLAINED } from './causes.js';
 import { campaignOf, judgedOf, KINDS, needOf, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
 import { geometryOf, Pricing } from './price.js';
 
@@ -152,7 +152,9 @@ export async function accuracy(
     ...own[0]!,
     file: sourceName(own[0]!.file),
   }));
-  return reportOf(judged, needsOf(all), asked.length, priced, notPriced);
+  // Causes are those of published rows: a user's row that misses has its own.
+  const published = new Set(files.filter((file) => ownLedger().includes(resolve(file))).map(sourceName));
+  return reportOf(judged, needsOf(all), published, asked.length, priced, notPriced);
 }
 
 /** The largest need of a campaign, where one of its rows needs more time than its GPUs have. */
@@ -175,6 +177,7 @@ const wordsOf = (file: string, row: Row): string =>
 function reportOf(
   judged: readonly Judged[],
   needs: ReadonlyMap<string, number>,
+  published: ReadonlySet<string>,
   rows: number,
   priced: number,
   notPriced: AccuracyReport['notPriced'],
@@ -205,7 +208,7 @@ function reportOf(
         model: modelName(row),
         ...figure,
         cachedPrompts: needed(j) !== undefined,
-        cause: j.inside ? null : causeOf(j),
+        cause: j.inside ? null : published.has(j.file) ? causeOf(j) : UNEXPLAINED,
       };
     }),
     kinds: by((j) => (j.looped ? 'looped' : isEarlier(j) ? EARLIER : 'without loops')),

@@ -81,7 +81,7 @@ async function run(args: Args): Promise<ExitCode> {
     const line = new ProgressLine(quiet);
     let unlock = (): void => undefined;
     try {
-      const file = output ?? join('calibrations', `${slugOf(device.description)}.json`);
+      const file = output ?? (await placeFor(device));
       if (output === null) checkFile(file, args);
       unlock = lockFile(file, 'calibration');
       const earlier = existsSync(file) ? await resumed(device, file) : null;
@@ -154,6 +154,16 @@ function checkFile(file: string, args: Args): void {
     );
   makeFolder(dirname(file), 'calibration');
   checkWritable(file, 'calibration', true);
+}
+
+/** `calibrations/<adapter>.json`; with `-2`, `-3` where these files are other machines' with such an adapter. */
+async function placeFor({ description }: Device): Promise<string> {
+  const host = describeHost();
+  for (let n = 1; ; n++) {
+    const file = join('calibrations', `${slugOf(description)}${n === 1 ? '' : `-${n}`}.json`);
+    if (!existsSync(file)) return file;
+    if (otherMachine(description, host, (await loadCalibration(file)).stored) === null) return file;
+  }
 }
 
 /** The calibration to resume. */

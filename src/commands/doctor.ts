@@ -80,7 +80,7 @@ function calibrated({ calibration }: Adapter): string {
   if (!calibration) return 'not calibrated: lla-sim calibrate measures it';
   const { file, difference, stale } = calibration;
   if (difference !== null)
-    return `calibrated on another machine (${file}: ${difference}): measure this one with lla-sim calibrate -o FILE`;
+    return `calibrated on another machine (${file}: ${difference}): measure this one with lla-sim calibrate`;
   return stale.length === 0
     ? `calibrated: ${file}`
     : `calibrated: ${file}; ${stale.join(', ')} changed since: lla-sim calibrate --resume -o ${file}`;

@@ -96,7 +96,7 @@ const DECIMAL = /^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i;
 export function parseNumber(
   text: string | number,
   subject: string,
-  rule: { min: number; max: number; whole?: boolean },
+  rule: { min: number; max: number; whole?: boolean; or?: string },
   received: unknown = text,
 ): number {
   const value = typeof text === 'number' ? text : DECIMAL.test(text) ? Number(text) : NaN;
@@ -104,7 +104,7 @@ export function parseNumber(
   if (!Number.isFinite(value) || (rule.whole && !Number.isInteger(value)) || value < rule.min || value > rule.max) {
     throw new UserError(
       `${subject} must be ${kind} from ${rule.min} to ${rule.max}, not ${show(received)}`,
-      `give ${kind} in that range`,
+      `give ${kind} in that range${rule.or === undefined ? '' : `, or ${rule.or}`}`,
     );
   }
   return value;

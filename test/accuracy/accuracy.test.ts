@@ -69,6 +69,16 @@ describe('the ledger that is carried', () => {
       expect(f.cause === null).toBe(f.inside);
     }
   });
+
+  it('gives no figure the cause of another source', () => {
+    const sources = new Map<string, string>();
+    for (const { cause, file } of report.figures) {
+      if (cause === null || cause === 'unexplained') continue;
+      expect(sources.get(cause) ?? file, cause).toBe(file);
+      sources.set(cause, file);
+    }
+    expect(sources.size).toBeGreaterThan(10);
+  });
 });
 
 describe('rows of one’s own', () => {
@@ -127,6 +137,12 @@ describe('rows of one’s own', () => {
     expect(full.out).toMatch(/^Not priced, 1 row of \w+: by the planner \d+ of 999 sequences fit$/m);
     const both = await inProcess('accuracy', '--ledger', file, '--ledger', good, '--format', 'csv');
     expect(both.out.trimEnd().split('\n').length).toBe(3);
+  });
+
+  it('have none of the causes of published rows, whatever their file is called', async () => {
+    const row = { ...decode(4, 100), device: 'gb200', id: 'rtx-pro-6000x2-1' };
+    const { figures } = await accuracy([ledger('llmservingsim.json', [row])], null);
+    expect(figures.map(({ cause }) => cause)).toEqual(['unexplained']);
   });
 
   it('judge nothing where no time was priced, and say whose prices stand in', async () => {
