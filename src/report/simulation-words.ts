@@ -2,6 +2,7 @@
 import { groups as groupBy } from 'd3-array';
 import { mostlyOutside, testedText, UNTESTED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
+import { usdPerSecond } from '../serving/figures.js';
 import type { Metric, ReportedTargets, Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { present } from '../present.js';
 import { counted, formatMilliseconds, formatNumber } from '../numbers/units.js';
@@ -85,10 +86,6 @@ export function unsureWords({ tested }: Pick<SimulationReport, 'tested'>): strin
 
 /** GPUs of all replicas. */
 const gpusOf = ({ gpus, server }: SimulationReport): number => gpus * (server.replicas + server.prefillReplicas);
-
-/** Price of all GPUs; null without one. */
-const usdPerSecond = (r: SimulationReport): number | null =>
-  r.usdPerHour === null ? null : (r.usdPerHour * gpusOf(r)) / 3600;
 
 /** `2 replicas, 1 more prefills`; empty of one that does both. */
 export function replicaWords({ replicas, prefillReplicas: prefill }: SimulationReport['server']): string {
@@ -224,11 +221,8 @@ export function neededOf(r: SimulationReport): { readonly gpus: number; readonly
 }
 
 /** `, $1.03 per million output tokens`: of all GPUs that were simulated, as busy as they were. */
-export function priceWords(r: SimulationReport, { estimate }: Run): string {
-  const usd = usdPerSecond(r);
-  if (usd === null || estimate.output_throughput === 0) return '';
-  return `, $${formatNumber((1e6 * usd) / estimate.output_throughput)} per million output tokens`;
-}
+export const priceWords = ({ usdPerMillionOutputTokens: usd }: Run): string =>
+  usd === null ? '' : `, $${formatNumber(usd.estimate)} per million output tokens`;
 
 /**
  * `1000 requests are answered within 26.2 (22–40) seconds, $0.4 in all`, of requests that are there at once; null of
@@ -238,7 +232,7 @@ export function jobWords(r: SimulationReport, { low, estimate, high, completed }
   if (!r.workload.atOnce || completed === 0) return null;
   const unit = UNITS.find(([, least]) => estimate.duration >= least)!;
   const [middle, fast, slow] = [estimate, low, high].map((f) => formatNumber(f.duration / unit[2])) as string[];
-  const usd = usdPerSecond(r);
+  const usd = usdPerSecond(r, r.server);
   return (
     `${counted(completed, 'request')} ${completed === 1 ? 'is' : 'are'} answered within ${middle} (${fast}–${slow}) ` +
     `${unit[0]}${usd === null ? '' : `, $${formatNumber(usd * estimate.duration)} in all`}`

@@ -17,7 +17,16 @@ import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill/prefill.js';
 import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
-import { between, figuresOf, PERCENT, percentilesOf, waitingShares, withTimes } from './figures.js';
+import {
+  between,
+  figuresOf,
+  PERCENT,
+  percentilesOf,
+  usdPerMillion,
+  usdPerSecond,
+  waitingShares,
+  withTimes,
+} from './figures.js';
 import type { Ended, Metrics, Targets } from './metrics.js';
 import { meanLoops } from '../stacks/runtime-pricer.js';
 import { allLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
@@ -342,19 +351,22 @@ export class Service {
   private describe(results: Readonly<Record<Bound, RunResult>>, sure: boolean): Run {
     const { metrics: m, replicas } = results.estimate;
     const busy = m.busySeconds === 0 ? 1 : m.busySeconds;
-    const estimate = figuresOf(m);
+    const ends = {
+      low: figuresOf(results.low.metrics),
+      estimate: figuresOf(m),
+      high: figuresOf(results.high.metrics),
+    };
     return {
       id: this.id,
       servedBy: this.servedBy,
       evidence: this.evidence,
-      low: figuresOf(results.low.metrics),
-      estimate,
-      high: figuresOf(results.high.metrics),
+      ...ends,
+      usdPerMillionOutputTokens: usdPerMillion(usdPerSecond(this.setting.request, this.setting.server), ends),
       sure,
       completed: m.completed,
       rejected: m.rejected,
       preemptions: m.preemptions,
-      limitedBy: estimate.limitedBy,
+      limitedBy: ends.estimate.limitedBy,
       waiting: waitingShares(m),
       iterations: m.iterations,
       utilization: m.durationSeconds === 0 ? 0 : m.busySeconds / (replicas * m.durationSeconds),

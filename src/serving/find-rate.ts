@@ -1,7 +1,7 @@
 /** The highest rate of requests at which a candidate meets the targets, and replicas that serve the workload's own. */
 import type { Interval } from '../cost/evidence.js';
 import { type Service, type Setting } from './candidate.js';
-import { figuresOf } from './figures.js';
+import { figuresOf, usdPerSecond } from './figures.js';
 import type { Bound } from './price/price.js';
 import { leastFor } from './misses.js';
 import type { Least } from './workload/read.js';
@@ -148,16 +148,15 @@ export async function findRate(
     estimate: estimate.rate,
     high: Math.max(fast.rate, estimate.rate),
   };
-  const gpus = request.gpus * (server.replicas + server.prefillReplicas);
-  const usdPerSecond = request.usdPerHour === null ? null : (request.usdPerHour * gpus) / 3600;
-  const perToken = (rate: number): number => ((usdPerSecond ?? 0) * 1e6) / (rate * workload.meanOutputTokens);
+  const usd = usdPerSecond(request, server);
+  const perToken = (rate: number): number => ((usd ?? 0) * 1e6) / (rate * workload.meanOutputTokens);
   return {
     ...nothing,
     requestsPerSecond: rates,
     outputTokensPerSecond: rates.estimate * workload.meanOutputTokens,
     replicasFor: replicasFor(service, setting, rates, margin),
     usdPerMillionOutputTokens:
-      usdPerSecond === null
+      usd === null
         ? null
         : {
             low: perToken(rates.high),

@@ -48,6 +48,8 @@ export interface Run {
   readonly low: RunFigures;
   readonly estimate: RunFigures;
   readonly high: RunFigures;
+  /** Of all GPUs, as busy as they were, prompts included; null without a price. */
+  readonly usdPerMillionOutputTokens: Interval | null;
   /** The targets are met at the slow end, of other draws of these requests too, with 97.5 % confidence. */
   readonly sure: boolean;
   readonly completed: number;

@@ -89,12 +89,11 @@ const ROUNDS_PER_OPERATIONS = 3;
 const PAGE_TOKENS = 32;
 /** A round takes about as long as so many steps: its operations, the probe and control points are part of it. */
 const ROUND_STEPS = 3;
-/** No decoder is opened after this share of the budget; control points take this share of what is left then. */
+/** No decoder of a group is opened after this share of its time; control points take this share of what is left then. */
 const OPENING_SHARE = 0.6;
 export const CONTROLS_OPEN_SHARE = 0.3;
-/** Kinds of pieces of the budget. */
+/** Kind of a piece of the budget. */
 export const OPENED = 'decoder opened';
-const ROUNDS = 'rounds of steps';
 /** Time of control points after each step or prompt, as a share of its own. */
 export const CONTROLS_SHARE = 0.5;
 /** A decoder's clock leaves the submission out where the device has a clock; so does the prediction then. */
@@ -183,9 +182,10 @@ export async function checkSteps(
   const { budget, calibrated, watch } = rules;
   const measured: MeasuredStep[] = [];
   const notRun: NotRun[] = [];
-  let roundSeconds = 0;
   const groups = groupsOf(cases, rules.openBytes);
   for (const [index, group] of groups.entries()) {
+    const part = budget.part(Math.max(0, budget.left) / (groups.length - index));
+    let roundSeconds = 0;
     const opened: Opened[] = [];
     try {
       const before = measured.length + notRun.length;
@@ -193,19 +193,18 @@ export async function checkSteps(
         group,
         {
           kinds: [],
-          fits: () => {
-            budget.expect(ROUNDS, LEAST_ROUNDS * roundSeconds);
-            return budget.spent <= OPENING_SHARE * budget.seconds && budget.fits(OPENED, ROUNDS);
-          },
+          fits: () =>
+            part.spent <= OPENING_SHARE * part.seconds &&
+            part.expected(OPENED) + LEAST_ROUNDS * roundSeconds <= part.left,
           stopped: rules.stopped,
           onCase: ({ id }, done) => rules.onCase?.(before + done, cases.length, id),
         },
         async (of) => {
-          const decoder = await budget.piece(OPENED, () => openFilled(device, of, rules.seed));
+          const decoder = await part.piece(OPENED, () => openFilled(device, of, rules.seed));
           opened.push({ of, decoder, rounds: [] });
-          const began = budget.now();
+          const began = part.now();
           await stepOfAll(decoder);
-          roundSeconds += ROUND_STEPS * (budget.now() - began);
+          roundSeconds += ROUND_STEPS * (part.now() - began);
         },
       );
       for (const { one, reason } of unopened)
@@ -213,8 +212,8 @@ export async function checkSteps(
           id: reason === OUT_OF_TIME ? `${one.id}, batch ${one.batch}, ${one.contextTokens} tokens` : one.id,
           reason,
         });
-      await watch.renew(budget.part(CONTROLS_OPEN_SHARE * budget.left));
-      await measure(device, opened, rules, Math.max(0, budget.left) / (groups.length - index));
+      await watch.renew(part.part(CONTROLS_OPEN_SHARE * part.left));
+      await measure(device, opened, rules, Math.max(0, part.left));
       for (const { decoder, ...own } of opened)
         measured.push({ ...own, operations: decoder.operations.map(({ op }) => op) });
     } finally {

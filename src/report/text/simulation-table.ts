@@ -73,7 +73,7 @@ function runLead(r: SimulationReport): string[] {
       jobWords(r, run),
       isJudged(r) && verdictWords(run, r),
       `${tailWords(r, run)}, ` +
-        `${formatCount(run.estimate.output_throughput)} output tokens a second${priceWords(r, run)}`,
+        `${formatCount(run.estimate.output_throughput)} output tokens a second${priceWords(run)}`,
       limitWords(run, r),
     ]);
     return hanging(`${run.id} (${run.servedBy ?? 'no server runs it'}): ${words.join('; ')}.`);
