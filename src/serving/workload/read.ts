@@ -83,7 +83,11 @@ const isAtOnce = ({ rate }: Workload): boolean => rate === WORKLOAD_SETTINGS.rat
 
 /** Requests a second, Infinity for all at once; null where nothing is asked. */
 const readRate = (w: Workload, number: NumberOf): number | null =>
-  isAtOnce(w) ? Infinity : asked(w.rate) ? number('rate', { min: 1e-6, max: 1e6, or: WORKLOAD_SETTINGS.rate.unlimited }, 1) : null;
+  isAtOnce(w)
+    ? Infinity
+    : asked(w.rate)
+      ? number('rate', { min: 1e-6, max: 1e6, or: WORKLOAD_SETTINGS.rate.unlimited }, 1)
+      : null;
 
 /** Of each user of a closed loop at least, so that most of them come when all users are there. */
 const REQUESTS_A_USER = 10;
