@@ -151,6 +151,14 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     expect([late.steps, late.notRun.map((n) => n.reason)]).toEqual([[], [reason]]);
   });
 
+  test('have their time in every group of decoders that are open together', async () => {
+    const all = [1, 2, 3, 4].map((batch) => cases('full', batch, 96));
+    const { steps, notRun } = await watched(device, (watch) =>
+      checkSteps(device, all, { ...ASKED, openBytes: 0, watch, budget: ticking(200) }),
+    );
+    expect([steps.map(({ batch }) => batch), notRun]).toEqual([[1, 2, 3, 4], []]);
+  });
+
   test('a long context is the longest that the binding holds, and a million tokens are priced', async () => {
     const { c } = cases('full', 1, 64);
     // 2 KV heads x 16 x 2 bytes.
