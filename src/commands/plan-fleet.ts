@@ -51,12 +51,18 @@ export async function planFleets(
     // Heads such as Huginn's 55 divide over numbers that servers seldom have.
     const { geometry } = sources.model;
     const usual = degreesFor(geometry);
-    const odd = gpuCounts(geometry).filter((n) => n <= SERVER_GPUS && !usual.includes(n));
+    const odd = gpuCounts(geometry).filter(
+      (gpus) =>
+        scenario.gpus === undefined &&
+        gpus <= SERVER_GPUS &&
+        !usual.includes(gpus) &&
+        planFleet({ ...scenario, gpus }, readUsers(scenario)!, sources).fleet.rows.length > 0,
+    );
     const most = counted(one.gpus, 'GPU');
     throw new UserError(
       `no replicas of up to ${most} serve these users${nearest === undefined ? '' : `\n${nearest}`}`,
-      scenario.gpus === undefined && odd.length > 0
-        ? `the heads also divide over other numbers: try --gpus ${odd.join(' or ')}`
+      odd.length > 0
+        ? `the heads also divide over ${odd.join(' and ')} GPUs, where plans pass: add --gpus ${odd[0]}`
         : reports.some(({ removed }) => removed.length > 0)
           ? 'relax a target, or take a larger GPU or a shorter context'
           : remedyWords(one, sources),

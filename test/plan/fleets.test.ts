@@ -26,6 +26,15 @@ describe('fleets', () => {
     return fleetText(found, reports[0]!, WIDE);
   };
 
+  it('name a number of GPUs that servers seldom have only where plans of it pass', async () => {
+    const ask = (tpot: string): ReturnType<typeof inProcess> =>
+      inProcess('plan', ...words('--model huginn-3.5b --device a100-80 --users 400 --ctx 4096'), '--tpot', tpot);
+    const [strict, loose] = [await ask('20ms'), await ask('40ms')];
+    expect([strict.code, loose.code]).toEqual([3, 3]);
+    expect(strict.err).not.toContain('--gpus');
+    expect(loose.err).toContain('the heads also divide over 5 GPUs, where plans pass: add --gpus 5');
+  });
+
   it('are the fewest GPUs over replicas and tensor parallelism that meet the target', async () => {
     const s: Scenario = { device: 'h100', context: '32k', tpot: '50ms', codec: ['full', 'lla'], ratio: [5.33] };
     const { fleet: found, reports } = await fleet(s);
