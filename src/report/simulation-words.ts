@@ -220,6 +220,10 @@ export function neededOf(r: SimulationReport): { readonly gpus: number; readonly
   return { gpus: gpusFor(r, replicas), replicas };
 }
 
+/** Tokens of the longest sequence that the server takes and a run's cache holds. */
+export const longestTokens = ({ server: s, runs }: SimulationReport): number =>
+  Math.min(s.maxModelLen, ...(runs.length === 0 ? [] : [s.blockTokens * Math.max(...runs.map((run) => run.kvBlocks))]));
+
 /** `, $1.03 per million output tokens`: of all GPUs that were simulated, as busy as they were. */
 export const priceWords = ({ usdPerMillionOutputTokens: usd }: Run): string =>
   usd === null ? '' : `, $${formatNumber(usd.estimate)} per million output tokens`;

@@ -12,6 +12,7 @@ import { left, right, type Column } from './text/text.js';
 import {
   findingWords,
   limitWords,
+  longestTokens,
   machineWords,
   shownBetween,
   isJudged,
@@ -41,12 +42,11 @@ export function firstPage(report: PlanReport, simulated: Simulated | null): Answ
   const found = served ? findingWords(served, report.settings.usdPerHour) : null;
   if (!served || found === null) return lines;
   const serve = lines.filter(({ label }) => label === 'Serve');
-  const { maxNumSeqs, maxModelLen } = served.server;
   const started =
     serve.length === 0
       ? ''
-      : ` The command below starts the server that was simulated: at most ${maxNumSeqs} sequences of at most ` +
-        `${maxModelLen} tokens.`;
+      : ` The command below starts the server that was simulated: at most ${served.server.maxNumSeqs} sequences of at most ` +
+        `${longestTokens(served)} tokens.`;
   return [
     ...lines.filter(({ label }) => label !== 'Serve'),
     { label: 'Workload', text: `${found}${started}` },

@@ -165,6 +165,15 @@ it('prices tokens by the throughput that it shows', async () => {
   expect(Math.abs(needed / (3600 / (rate.estimate / 2)) - 1)).toBeLessThan(0.1);
 });
 
+it('says of sequences no more tokens than the cache holds', async () => {
+  const asked = words('--device rtx-4090 --model ouro-2.6b --codec full --requests 5');
+  const { runs, server } = await report(...asked);
+  const held = runs[0]!.kvBlocks * server.blockTokens;
+  expect(held).toBeLessThan(server.maxModelLen);
+  expect((await simulate(...asked)).out).toMatch(new RegExp(`sequences of ${held}\\s+tokens`));
+  expect((await simulate(...asked, ...words('--prompt-tokens 100 --output-tokens 20'))).out).toMatch(/of 120\s+tokens/);
+});
+
 it('searches for the share of requests that is asked for, and adds no replica where the rate is served', async () => {
   const found = async (percentile: string, demand: number) => {
     const r = await report(...BASE, '--percentile', percentile, '--rate', String(demand), '--find-rate');

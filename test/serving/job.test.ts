@@ -1,6 +1,7 @@
 /** Requests that are all there at once (`--rate inf`): how long they take, and what that costs. */
 import { afterAll, describe, expect, it } from 'vitest';
 import { expectRefused, scratch, words } from '../cli/program.js';
+import type { Run } from '../../src/serving/types.js';
 import { report, simulate } from './simulated.js';
 
 const BASE = words('--device h200 --codec full --requests 200 --prompt-tokens 300 --output-tokens 40 --rate inf');
@@ -25,6 +26,11 @@ describe('requests at once', () => {
       /200 requests are answered within ([\d.]+) \([\d.]+–[\d.]+\) seconds, \$([\d.]+) in all/.exec(said)!;
     expect(Number(shown)).toBeCloseTo(seconds, 1);
     expect(Number(usd) / (seconds / 100) - 1).toBeCloseTo(0, 2);
+    const [{ usdPerMillionOutputTokens: million, low, high }] = runs as [Run];
+    expect(million!.estimate).toBeCloseTo((1e6 * (seconds / 100)) / (200 * 40), 9);
+    expect(million!.low).toBeCloseTo(1e4 / low.output_throughput, 9);
+    expect(million!.high).toBeCloseTo(1e4 / high.output_throughput, 9);
+    expect((await report(...BASE)).runs[0]!.usdPerMillionOutputTokens).toBeNull();
     expect(said).not.toContain('targets');
     expect(oneLine((await simulate(...BASE, '--ttft', '1ms')).out)).toContain('misses the targets');
   });

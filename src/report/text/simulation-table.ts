@@ -12,6 +12,7 @@ import {
   jobWords,
   LIMIT_WORDS,
   limitWords,
+  longestTokens,
   millis,
   refusedWords,
   replicaWords,
@@ -328,7 +329,7 @@ function trust(r: SimulationReport): string[] {
           `${run.id} refuses ${run.rejected} requests: they are longer than its cache or than --max-model-len ` +
           `${s.maxModelLen}`,
       ),
-    `a replica: at most ${s.maxNumSeqs} sequences of ${s.maxModelLen} tokens, ${s.maxNumBatchedTokens} tokens an ` +
+    `a replica: at most ${s.maxNumSeqs} sequences of ${longestTokens(r)} tokens, ${s.maxNumBatchedTokens} tokens an ` +
       `iteration, blocks of ${s.blockTokens} tokens, ${s.policy}, chunked prefill ` +
       `${s.chunkedPrefill ? 'on' : 'off'}${s.promptsFirst ? ', prompts first' : ''}${batchWaitWords(s)}, ` +
       `${s.watermark > 0 ? `${formatNumber(s.watermark * 100)} % of the cache free when a request begins, ` : ''}` +
