@@ -1,11 +1,12 @@
 /** What `calibrate` does with files that are there already. */
 import '../gpu/timed.js';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { UNFINISHED } from '../../src/bench/calibrate/visits.js';
 import { beginningOf } from '../../src/io/process-alive.js';
+import { slugOf } from '../../src/commands/calibrate.js';
 import { loadCalibration } from '../../src/plan/ask/calibrations.js';
 import { calibrationSchema, type Calibration, type Sample } from '../../src/schema/calibration.js';
 import { inProcess, scratch } from '../cli/program.js';
@@ -51,6 +52,29 @@ describeGpu('calibrate', () => {
       writeFileSync(file, measured);
     }
     expect(readdirSync(home.path)).toEqual(['calibration.json']);
+  });
+
+  test('writes beside files of other machines where no file is named, and goes on with its own', async () => {
+    const elsewhere = read();
+    elsewhere.device.driver = 'another';
+    const folder = join(home.path, 'work');
+    mkdirSync(join(folder, 'calibrations'), { recursive: true });
+    const there = process.cwd();
+    process.chdir(folder);
+    try {
+      const name = slugOf(elsewhere.device);
+      for (const one of [name, `${name}-2`]) writeFileSync(`calibrations/${one}.json`, JSON.stringify(elsewhere));
+      const made = async (...args: string[]): Promise<string> => {
+        const { code, out, err } = await inProcess('calibrate', ...MEASURE, ...args);
+        return code === 0 ? /Written to (.*)/.exec(out)![1]! : err;
+      };
+      expect(await made()).toBe(`calibrations/${name}-3.json`);
+      expect(await made()).toContain(`${name}-3.json" exists; add --resume`);
+      expect(await made('--resume')).toBe(`calibrations/${name}-3.json`);
+    } finally {
+      process.chdir(there);
+      rmSync(folder, { recursive: true });
+    }
   });
 
   test('refuses a file that another process writes', async () => {
