@@ -37,16 +37,16 @@ const CAUSES: Readonly<Record<string, readonly Cause[]>> = {
       words:
         'prompts came from a cache of prefixes. 112 users with prompts of 1,000 tokens and answers of 100 were ' +
         'answered at 94,000 prompt tokens a second: 1.5 PFLOP/s of products alone, beside their decoding. With all ' +
-        'prompts cached, steps of answers of 500 tokens and more are −21 to +7 % off; those of 100 tokens lie between. ' +
-        'Its client (AIPerf) sends 100 prompts again and again unless told otherwise',
+        'prompts cached, steps of answers of 500 tokens and more are −21 to +7 % off; those of 100 tokens lie ' +
+        'between. Its client (AIPerf) sends 100 prompts again and again unless told otherwise',
     },
     {
       holds: ({ row }) => row.campaign === 'h100-vllm-llama-70b-fp8',
       words:
-        'the source does not say in how many bits the cache was. The recipe of 23 September 2025 has 8 and is priced, ' +
-        'that of 12 September 16: with those 29 of 30 figures are inside, and first tokens of 64 users on two GPUs ' +
-        'come after 39 s (measured: 30.8; with 8 bits 0.9). Rows of H200 and B200 are right with 8 bits, and up to 12 ' +
-        'and 26 times off with 16',
+        'the source does not say in how many bits the cache was. The recipe of 23 September 2025 has 8 and is ' +
+        'priced, that of 12 September 16: with those 29 of 30 figures are inside, and first tokens of 64 users on ' +
+        'two GPUs come after 39 s (measured: 30.8; with 8 bits 0.9). Rows of H200 and B200 are right with 8 bits, ' +
+        'and up to 12 and 26 times off with 16',
     },
     {
       holds: ({ row, kind }) => row.campaign === 'b200-vllm-llama-70b-fp8' && kind === 'first token',
@@ -58,8 +58,8 @@ const CAUSES: Readonly<Record<string, readonly Cause[]>> = {
     {
       holds: ({ row }) => row.campaign === 'gb200-trtllm-qwen3-32b',
       words:
-        'the source gives 8 ms a step for 1 user, 42 for 2, 28 for 8 and 29 for 32 of the same server: something else ' +
-        'than batch and context decides there, and what is not said',
+        'the source gives 8 ms a step for 1 user, 42 for 2, 28 for 8 and 29 for 32 of the same server: something ' +
+        'else than batch and context decides there, and what is not said',
     },
   ],
   gpustack: [
@@ -72,10 +72,10 @@ const CAUSES: Readonly<Record<string, readonly Cause[]>> = {
     {
       holds: (j) => /^qwen3-(14|32)b-h100-/.test(j.row.id) && isTooFast(j),
       words:
-        'the source says H100 SXM; one sequence of 32k tokens took it 43.3 ms a token of Qwen3-32B: 73.9 GB at ' +
-        '1.71 TB/s, half of an SXM’s rate, 86 % of an H100 PCIe’s. The same source’s A100 took 48.6 ms. Priced as an ' +
-        'H100 PCIe all 32 throughputs of longer answers are inside: 0 to 20 % too high with weights of 16 bits, 25 to ' +
-        '55 % with 8, where they are 75 to 134 %',
+        'the source says H100 SXM; one sequence of 32k tokens took it 43.3 ms a token of Qwen3-32B: 73.9 GB at 1.71 ' +
+        'TB/s, half of an SXM’s rate, 86 % of an H100 PCIe’s. The same source’s A100 took 48.6 ms. Priced as an H100 ' +
+        'PCIe all 32 throughputs of longer answers are inside: 0 to 20 % too high with weights of 16 bits, 25 to 55 ' +
+        '% with 8, where they are 75 to 134 %',
     },
     {
       holds: ({ row, kind }) => /-a100-80-vllm-128$/.test(row.id) && kind !== 'step',
@@ -101,8 +101,8 @@ const CAUSES: Readonly<Record<string, readonly Cause[]>> = {
       holds: ({ row, figure }) => row.campaign === 'watermark' && figure === 'itlSeconds',
       words:
         'about one gap between tokens in a hundred holds a prompt: their 99th percentile is that of steps with one ' +
-        '(13 ms and more) or without (6), and a few preemptions decide which. Predicted are 1148, 407, 188 and 144 of ' +
-        'these, published 1065, 400, 187 and 168',
+        '(13 ms and more) or without (6), and a few preemptions decide which. Predicted are 1148, 407, 188 and 144 ' +
+        'of these, published 1065, 400, 187 and 168',
     },
   ],
   accelmark: [{ holds: (j) => (j.row.server.flags ?? []).includes('V0 engine') && isTooFast(j), words: FIRST_ENGINE }],
@@ -110,8 +110,8 @@ const CAUSES: Readonly<Record<string, readonly Cause[]>> = {
     {
       holds: ({ row }) => row.id.startsWith('rtx-pro-6000x2-'),
       words:
-        'the source measured the kernels apart: they take 39 of the 55 ms of a step of 128 sequences, so an ' +
-        'exchange of 1.3 MB takes 125 µs; the table that prices it has 36, on another machine',
+        'the source measured the kernels apart: they take 39 of the 55 ms of a step of 128 sequences, so an exchange ' +
+        'of 1.3 MB takes 125 µs; the table that prices it has 36, on another machine',
     },
   ],
   'vllm-rlt': [

@@ -45,8 +45,8 @@ export function firstPage(report: PlanReport, simulated: Simulated | null): Answ
   const started =
     serve.length === 0
       ? ''
-      : ` The command below starts the server that was simulated: at most ${served.server.maxNumSeqs} sequences of at most ` +
-        `${longestTokens(served)} tokens.`;
+      : ` The command below starts the server that was simulated: at most ${served.server.maxNumSeqs} sequences ` +
+        `of at most ${longestTokens(served)} tokens.`;
   return [
     ...lines.filter(({ label }) => label !== 'Serve'),
     { label: 'Workload', text: `${found}${started}` },

@@ -89,7 +89,7 @@ const ROUNDS_PER_OPERATIONS = 3;
 const PAGE_TOKENS = 32;
 /** A round takes about as long as so many steps: its operations, the probe and control points are part of it. */
 const ROUND_STEPS = 3;
-/** No decoder of a group is opened after this share of its time; control points take this share of what is left then. */
+/** No decoder of a group is opened after this share of its time, and what control points take of the rest. */
 const OPENING_SHARE = 0.6;
 export const CONTROLS_OPEN_SHARE = 0.3;
 /** Kind of a piece of the budget. */

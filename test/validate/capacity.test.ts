@@ -6,7 +6,9 @@ import {
   CAPACITY_TOLERANCE,
   capacityHolds,
   checkCapacity,
+  hasRun,
   largestBatch,
+  OutOfTime,
   type Attempt,
 } from '../../src/validate/memory/capacity.js';
 import { validationModel } from '../../src/bench/calibrate/lists.js';
@@ -139,4 +141,14 @@ test('without time for an attempt a codec is not checked, and a batch is tried a
   const budget = new Budget(9, () => 1);
   await check((_, __, seconds) => (given.push(seconds), Promise.resolve(false)), true, { budget });
   expect(new Set(given)).toEqual(new Set([9]));
+});
+
+test('a decoder that ended has run, found the end of memory, or says why neither', () => {
+  const ended = (code: number | null, late = false) => hasRun({ code, text: 'why' }, late);
+  for (const late of [false, true])
+    expect([ended(0, late), ended(3, late), ended(139, late)]).toEqual([true, false, false]);
+  expect(ended(null)).toBe(false);
+  expect(() => ended(null, true)).toThrow(OutOfTime);
+  expect(() => ended(2)).toThrow(expect.objectContaining({ fault: 'unsupported', message: 'why' }));
+  for (const code of [1, 6, 128]) expect(() => ended(code)).toThrow(`ended with exit code ${code}: why`);
 });

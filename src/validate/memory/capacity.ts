@@ -117,7 +117,7 @@ export interface CapacityRules {
 
 /** Kind of a piece of the budget. */
 const ATTEMPT = 'capacity attempt';
-class OutOfTime extends Error {}
+export class OutOfTime extends Error {}
 
 /** Whether a batch works in one of so many tries. */
 async function triedBy({ attempt, budget, tries = 1 }: CapacityRules, of: Chosen, batch: number): Promise<boolean> {
@@ -222,6 +222,23 @@ function child(
   });
 }
 
+/**
+ * Whether a decoder that has ended ran: not where memory ended, by its exit code or by a signal.
+ * @param late its time was over
+ * @throws OutOfTime where it was ended for that; GpuError for what the device does not have
+ */
+export function hasRun(
+  { code, text }: { readonly code: number | null; readonly text: string },
+  late: boolean,
+): boolean {
+  if (code === 0) return true;
+  if (code === null && late) throw new OutOfTime();
+  // A signal: the driver used memory that it could not map.
+  if (code === null || code === EXIT.noSolution || code > 128) return false;
+  if (code === EXIT.badInput) throw new GpuError('unsupported', text.trim());
+  throw new Error(`lla-sim run ended with exit code ${code}: ${text}`);
+}
+
 /** What a process maps for itself differs by some MiB from one to the next. */
 const TRIES = 3;
 
@@ -270,13 +287,7 @@ export function inProcesses(
       compiled.add(id);
       const limited = [...args, '--vram', `${memoryBytes}B`];
       const left = Math.max(1e-3, mostSeconds - (clockNow() - began));
-      const { code, text } = await child(cli, limited, left, rules.signal);
-      if (code === 0) return true;
-      if (code === null && clockNow() - began >= mostSeconds) throw new OutOfTime();
-      // A signal: the driver used memory that it could not map.
-      if (code === null || code === EXIT.noSolution || code > 128) return false;
-      if (code === EXIT.badInput) throw new GpuError('unsupported', text.trim());
-      throw new Error(`lla-sim run ended with exit code ${code}: ${text}`);
+      return hasRun(await child(cli, limited, left, rules.signal), clockNow() - began >= mostSeconds);
     },
   };
 }
