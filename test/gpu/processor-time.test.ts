@@ -54,8 +54,10 @@ test('there is no such clock where threads are not listed or their time is not c
   expect(threadsNow(join(tasks, 'nowhere')).size).toBe(0);
   expect(processorClock(new Set(), 2, tasks)).toBeNull();
   const silent = new Set(['2', '3']);
-  thread('1', '0 0 0');
-  expect(processorClock(silent, 2, tasks)).toBeNull();
+  for (const nothing of ['0 0 0', '', 'none']) {
+    thread('1', nothing);
+    expect(processorClock(silent, 2, tasks)).toBeNull();
+  }
   rmSync(join(tasks, '1', 'schedstat'));
   expect(processorClock(silent, 2, tasks)).toBeNull();
 });

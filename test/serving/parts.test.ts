@@ -1,4 +1,4 @@
-/** Heap, calendar and draws. */
+/** Heap, calendar, timeline and draws. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Pricer, overlapped } from '../../src/cost/latency.js';
@@ -8,6 +8,7 @@ import { emptyDraft } from '../../src/serving/scheduler/requests.js';
 import { SyntheticSource, type SyntheticWorkload } from '../../src/serving/workload/workload.js';
 import { drawLength, exponential, gamma, normal, streamOf } from '../../src/serving/workload/draws.js';
 import { Heap } from '../../src/serving/scheduler/heap.js';
+import { Timeline } from '../../src/serving/timeline.js';
 import { SEED } from '../gpu/random.js';
 
 describe('the heap', () => {
@@ -22,6 +23,35 @@ describe('the heap', () => {
         for (; heap.size > 0; heap.pop()) got.push(heap.first);
         const wanted = given.map(([key, removed], i) => ({ key, removed, i })).filter(({ removed }) => !removed);
         expect(got).toEqual(wanted.sort((a, b) => a.key - b.key || a.i - b.i).map(({ i }) => i));
+      }),
+      { seed: SEED, numRuns: 200 },
+    );
+  });
+});
+
+describe('the timeline', () => {
+  it('keeps every second of what held, in at most 256 and at least 128 intervals of a long run', () => {
+    const stretch = fc.tuple(fc.double({ min: 1e-3, max: 40, noNaN: true }), fc.nat(9), fc.nat(9), fc.nat(9));
+    fc.assert(
+      fc.property(fc.array(stretch, { minLength: 1, maxLength: 200 }), fc.nat(100), (stretches, begin) => {
+        const timeline = new Timeline();
+        let now = begin;
+        const held = [0, 0, 0];
+        for (const [seconds, ...counts] of stretches) {
+          now += seconds;
+          timeline.add(now, seconds, ...counts);
+          counts.forEach((count, i) => (held[i]! += seconds * count));
+        }
+        const points = timeline.points();
+        const width = points[0]!.time - begin;
+        const sums = (['running', 'waiting', 'usedBlocks'] as const).map((key) =>
+          points.reduce((sum, point) => sum + width * point[key], 0),
+        );
+        sums.forEach((sum, i) => expect(sum).toBeCloseTo(held[i]!, 6));
+        expect(points.length).toBeLessThanOrEqual(256);
+        if (now - begin > 256) expect(points.length).toBeGreaterThanOrEqual(128);
+        else expect(width).toBeCloseTo(1, 9);
+        expect(points.at(-1)!.time).toBeGreaterThanOrEqual(now - 1e-6);
       }),
       { seed: SEED, numRuns: 200 },
     );
