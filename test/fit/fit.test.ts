@@ -218,6 +218,17 @@ describe('file of codec weights', () => {
     expect(() => openCodecFile(foreign, model, codec)).toThrow(/lla-sim\/codec/);
     const open = new SafetensorsFile(path);
     expect(open.metadata['ranks']).toBe('3/5');
+    const { metadata } = open;
     open.close();
+    const wrong = { codec: 'zip', ranks: '3/-5', model: 'mine', initialisation: 'luck' };
+    for (const [name, value] of Object.entries(wrong))
+      for (const text of ['', value])
+        expect(() => codecFacts({ file: 'a.safetensors', metadata: { ...metadata, [name]: text } } as never)).toThrow(
+          'a.safetensors does not say which codec it holds and of which model',
+        );
+    for (const name of ['schema', 'schemaVersion'])
+      expect(() => codecFacts({ file: 'b', metadata: { ...metadata, [name]: '7' } } as never)).toThrow(
+        'b says of itself',
+      );
   });
 });
