@@ -167,6 +167,26 @@ const TITLES: Readonly<Record<Grouping, string>> = {
   model: 'By model',
 };
 
+/** Rows of one's own, with their verdict. */
+export function ownMarkdown(report: AccuracyReport): string {
+  return `${[
+    '# Predictions beside what was measured',
+    '',
+    intro(report),
+    '',
+    verdict(report),
+    '',
+    ...(report.figures.length <= EACH_SHOWN
+      ? markdownTable(FIGURE_COLUMNS, report.figures)
+      : GROUPINGS.flatMap((g) => [`## ${TITLES[g]}`, '', ...groupTable(g, judges(report.groups[g])), ''])),
+    ...(report.notPriced.length === 0
+      ? []
+      : ['', '## Rows without a prediction', '', ...markdownTable(NOT_PRICED, report.notPriced)]),
+    '',
+    LEGEND,
+  ].join('\n')}\n`;
+}
+
 /** The page docs/accuracy.md. */
 export function accuracyMarkdown(report: AccuracyReport): string {
   return (

@@ -100,7 +100,7 @@ const CACHE_OPEN = 'type of the cache';
 const PROMPTS_OPEN = 'whether the rate counts the prompts';
 
 function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
-  const why = unpriced(row);
+  const why = unpriced(row, folder === OWN_FOLDER);
   if (why !== null) return { by: 'nothing', why };
   const { workload: w } = row;
   const scenario = settingsOf(row, folder);
@@ -170,17 +170,22 @@ function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Que
 const speculationOf = (w: Row['workload']): Load['speculation'] => ('speculation' in w ? w.speculation : undefined);
 
 /** Why the planner has no answer to a row, whatever its load; null where it may have one. */
-function unpriced({ use, because, device, deviceName, codec, workload: w }: Row): string | null {
+function unpriced({ use, because, device, deviceName, codec, workload: w }: Row, published: boolean): string | null {
   if (use === 'out-of-reach') return because;
   if (device === undefined) return `${deviceName} is not in the catalogue`;
-  if (codec && isBuiltFor(codec)) return LLA;
+  if (codec && isBuiltFor(codec)) return published ? LLA : LLA_PATHS;
   if (codec && !CODEC_KINDS.some((kind) => kind === codecName(codec))) return `${codec.name} is not planned`;
   if (speculationOf(w)?.method === 'ngram')
     return 'how often repeats of the text are what the model says is not published';
   return null;
 }
 
+/** The package's ledger. */
+const OWN_FOLDER = join(PACKAGE_ROOT, 'ledger');
+
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
+const LLA_PATHS =
+  'LLA has a time for each of its paths, and rows do not say which ran (plan --codec lla --path shows them)';
 
 /** Weights that servers store in several ways; the model's config.json says which. */
 const FEWER_BITS: readonly string[] = ['int8', 'int4', 'nvfp4'] satisfies Row['precision']['weights'][];

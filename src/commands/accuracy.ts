@@ -36,7 +36,7 @@ async function run(args: Args): Promise<ExitCode> {
   const report = await progressing(quiet, null, (progress) =>
     accuracy(files, args.text('only'), (share) => (stopped = progress(share, 'rows of the ledger'))),
   );
-  await print(await render(report, format), args.output());
+  await print(await render(report, format, Array.isArray(asked)), args.output());
   if (stopped) return EXIT.interrupted;
   if (tolerance === Infinity) return EXIT.ok;
   const timed = report.kinds.filter((k) => k.use === 'judges' && TIMES.has(k.kind));
@@ -71,12 +71,13 @@ function toleranceOf(text: string | null): number {
   return share;
 }
 
-async function render(report: AccuracyReport, format: (typeof FORMATS)[number]): Promise<string> {
+/** @param own the rows are the user's */
+async function render(report: AccuracyReport, format: (typeof FORMATS)[number], own: boolean): Promise<string> {
   if (format === 'json') return asJson(report);
-  const { accuracyCsv, accuracyMarkdown, accuracyTable } = await import('../accuracy/print.js');
+  const { accuracyCsv, accuracyMarkdown, accuracyTable, ownMarkdown } = await import('../accuracy/print.js');
   return format === 'csv'
     ? accuracyCsv(report)
     : format === 'markdown'
-      ? accuracyMarkdown(report)
+      ? (own ? ownMarkdown : accuracyMarkdown)(report)
       : accuracyTable(report, WIDTH);
 }

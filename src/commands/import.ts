@@ -5,12 +5,14 @@ import { findDevice } from '../devices/find.js';
 import { EXIT, show, UserError, type ExitCode } from '../errors.js';
 import { MAX_STACK_BYTES, type StackFile } from '../stacks/stack-schema.js';
 import { AIC_GPUS, aicTables, compareVersions } from '../stacks/import/aic.js';
-import { STACKS, type Stack } from '../stacks/serving.js';
+import { isStack, STACK_CHOICES, STACKS, type Stack } from '../stacks/serving.js';
 import { csvTable } from '../stacks/import/csv-table.js';
 import { ratesOf } from '../stacks/fit/gpus.js';
 import { LLMSERVINGSIM_GPUS, llmServingSimTables } from '../stacks/import/llmservingsim.js';
 import { selectTables, type TableVersions } from '../stacks/import/select.js';
-import { makeStackFile } from '../stacks/fit/stack-file.js';
+import { makeStackFile, type PassedTable } from '../stacks/fit/stack-file.js';
+import { formatNumber } from '../numbers/units.js';
+import { present } from '../present.js';
 import { option, toggle, type Args, type Command } from './command.js';
 import { print, say } from './output.js';
 
@@ -53,7 +55,9 @@ async function run(args: Args): Promise<ExitCode> {
   const output = needed(args.text('output'), 'the file to write is', 'add --output FILE');
   const { stack, device, version, kinds } = find(source, path, args);
   const rates = ratesOf(device);
-  const { tables, notes } = await selectTables(kinds, rates);
+  const selected = await selectTables(kinds, rates);
+  const { tables } = selected;
+  const notes = [...selected.notes, ...(source === 'csv' ? doubts(tables) : [])];
   const quiet = args.isSet('quiet');
   const isEmpty = tables.every((table) => table.rows.length < FEWEST);
   for (const note of isEmpty ? notes.slice(1) : notes) say(quiet, note);
@@ -76,6 +80,25 @@ async function run(args: Args): Promise<ExitCode> {
   await print(serialise(file), { file: output, quiet });
   return EXIT.ok;
 }
+
+/** Of a shape's repetitions the slowest over the fastest, beyond which something else than noise sets them apart. */
+const MOST_APART = 1.5;
+
+/** What a user's file leaves out or contradicts itself in. */
+const doubts = (tables: readonly PassedTable[]): string[] =>
+  tables.flatMap(({ op, fixed, rows, apart, source: { path } }) => {
+    const sizesOf = (sizes: Readonly<Record<string, number>>): string =>
+      Object.entries(sizes)
+        .map(([name, size]) => `${name} ${size}`)
+        .join(', ');
+    const table = `${path}: ${[op, sizesOf(fixed)].join(' ').trim()}`;
+    return present([
+      rows.length < FEWEST && `${table} has ${rows.length} of at least ${FEWEST} shapes; table not used`,
+      apart.ratio > MOST_APART &&
+        `${table}: times of ${sizesOf(apart.shape)} are up to ${formatNumber(apart.ratio)} times apart; of such rows ` +
+          'the median is taken',
+    ]);
+  });
 
 const VERDICTS = { good: 'good ', wrong: 'WRONG', note: 'note ' } as const;
 
@@ -123,6 +146,12 @@ function find(source: Source, path: string, args: Args): Found {
   if (source === 'csv') {
     refuseIdle(args, source, ['gpu', 'commit']);
     const stack = neededFlag('stack', 'name whose kernels they are');
+    if (!isStack(stack) && (STACK_CHOICES as readonly string[]).includes(stack))
+      throw new UserError(
+        `--stack ${stack} is not the name of a table: plan --stack ${stack} prices otherwise`,
+        `write one of ${STACKS.join(', ')}, or a name of your own`,
+      );
+    if (isStack(stack)) neededFlag('version', `name the version of ${stack} that was measured`);
     const device = findDevice(neededFlag('device', 'name the device that was measured')).id;
     return { stack, device, version: version ?? 'unknown', kinds: [csvTable(path, stack, version ?? 'unknown')] };
   }
@@ -130,20 +159,21 @@ function find(source: Source, path: string, args: Args): Found {
   const gpu = neededFlag('gpu', `write --gpu with one of ${Object.keys(known).join(', ')}`);
   const commit = args.text('commit') ?? commitOf(path);
   if (source === 'aic') {
+    refuseIdle(args, source, ['device']);
     const stack = neededFlag('stack', `write --stack with one of ${STACKS.join(', ')}`);
     if (!STACKS.includes(stack as Stack))
       throw new UserError(`--stack must be one of ${STACKS.join(', ')}, not ${show(stack)}`, 'correct --stack');
     const kinds = aicTables(path, { gpu, stack: stack as Stack, version, commit });
     return { stack, device: known[gpu]!, version, kinds };
   }
-  refuseIdle(args, source, ['version', 'stack']);
+  refuseIdle(args, source, ['version', 'stack', 'device']);
   const { kinds, version: profiled } = llmServingSimTables(path, { gpu, commit });
   return { stack: 'vllm', device: known[gpu]!, version: profiled, kinds };
 }
 
 /** @throws UserError for a flag that changes nothing of this source */
 function refuseIdle(args: Args, source: Source, flags: readonly string[]): void {
-  const idle = flags.find((flag) => args.text(flag) !== null);
+  const idle = args.isSet('check') ? 'check' : flags.find((flag) => args.text(flag) !== null);
   if (idle !== undefined) throw new UserError(`--${idle} does not apply to import ${source}`, `leave --${idle} out`);
 }
 

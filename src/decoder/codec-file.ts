@@ -101,6 +101,7 @@ export function writeCodecFile(
 
 /** The facts of an open file. @throws UserError for a file that lla-sim fit did not make */
 export function codecFacts({ file, metadata }: SafetensorsFile): CodecFacts {
+  if (metadata['schema'] === undefined) throw new UserError(`${file} holds no codec of lla-sim fit`, AGAIN);
   if (metadata['schema'] !== SCHEMA || metadata['schemaVersion'] !== VERSION)
     throw new UserError(
       `${file} says of itself ${show(metadata['schema'])} version ${show(metadata['schemaVersion'])}, not ` +

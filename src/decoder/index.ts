@@ -11,5 +11,5 @@ export {
 export { SafetensorsFile } from './safetensors.js';
 export { GREEDY, sample, type Sampling } from './sampler.js';
 export { codecTensors, modelTensors, type TensorSpec } from './tensors.js';
-export { readTokenizer, type Tokenizer } from './tokenizer.js';
+export { readTokenizer, unknownWords, type Tokenizer } from './tokenizer.js';
 export { combined, fabricate, inMemory, storedAs, type NamedTensor, type TensorSource } from './weights.js';

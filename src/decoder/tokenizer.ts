@@ -26,6 +26,8 @@ interface LibraryTokenizer {
 export interface Tokenizer {
   /** Token numbers of a text, with the special tokens that the file's template adds. */
   encode(text: string): number[];
+  /** The token that stands for whatever the vocabulary lacks; null where the file has none. */
+  readonly unknown: number | null;
   /** The text of tokens, special ones left out. Bytes that are not UTF-8 become U+FFFD. */
   decode(tokens: readonly number[]): string;
 }
@@ -73,6 +75,7 @@ export function readTokenizer(path: string, vocab: number, textSeconds = TEXT_SE
     () => new (Library as unknown as new (tokenizer: object, config: object) => LibraryTokenizer)(json, {}),
   );
   return {
+    unknown: unknownOf(json),
     encode: (plain) =>
       guarded(limitOf(plain.length), 'cannot encode this text', 'give token numbers instead', () => {
         const { ids } = library.encode(plain);
@@ -98,4 +101,18 @@ export function readTokenizer(path: string, vocab: number, textSeconds = TEXT_SE
             library.decode([...tokens], { skip_special_tokens: true, clean_up_tokenization_spaces: false }),
           ),
   };
+}
+
+/** Of models of words and word pieces, which name it. */
+function unknownOf({ model }: Readonly<Record<string, unknown>>): number | null {
+  if (!isObject(model) || !isObject(model['vocab']) || typeof model['unk_token'] !== 'string') return null;
+  const id = model['vocab'][model['unk_token']];
+  return typeof id === 'number' ? id : null;
+}
+
+/** Says how much of a text a tokenizer does not know; null where it knows all. @param what `README.md`, `--text` */
+export function unknownWords(tokenizer: Tokenizer, tokens: readonly number[], what: string): string | null {
+  const count = tokens.filter((token) => token === tokenizer.unknown).length;
+  if (count === 0) return null;
+  return `warning: ${count} of ${tokens.length} tokens of ${what} are words that the model's tokenizer does not know`;
 }

@@ -65,9 +65,12 @@ export function taskItems(seed: number): Item[] {
   ];
 }
 
+/** Tokens of a window that can be judged on, at least. */
+export const LEAST_JUDGED = PROMPT_TOKENS + SCORED_TOKENS;
+
 /** Items of a text alone: forced tokens and rollouts at the end of each window, so that they see all of it. */
 export function textItems(windows: readonly (readonly number[])[]): Item[] {
-  const long = windows.filter((window) => window.length >= PROMPT_TOKENS + SCORED_TOKENS);
+  const long = windows.filter((window) => window.length >= LEAST_JUDGED);
   return [
     ...long.slice(0, TEXTS).map((window) => textOf(window, window.length - SCORED_TOKENS)),
     ...long.slice(0, ROLLOUTS).map((window) => rolloutOf(window.slice(0, window.length - SCORED_TOKENS))),

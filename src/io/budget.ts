@@ -76,8 +76,8 @@ export class Budget {
   }
 }
 
-/** Why something was left out. */
-export const OUT_OF_TIME = 'the time budget was spent';
+/** Why something was left out: the budget is spent, or what is left of it would be exceeded. */
+export const OUT_OF_TIME = 'the rest of the time budget was too short';
 
 /**
  * Reads `--budget`.

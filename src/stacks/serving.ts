@@ -175,9 +175,9 @@ export function schedulesMeanwhile(stack: string, version: string | null): boole
 export const reservesPrompt = (stack: string | null, version: string | null): boolean =>
   stack !== 'vllm' || isSince(version, '0.19.0') || isEarlierEngine({ stack, version });
 
-/** True where a version is `since` or later. @param version null for today's */
+/** True where a version is `since` or later. @param version null for today's, as is one without a number */
 export function isSince(version: string | null, since: string): boolean {
-  if (version === null) return true;
+  if (version === null || !/^\d/.test(version)) return true;
   const [own, first] = [version, since].map((text) => text.split('.').map((part) => Number.parseInt(part, 10) || 0));
   const differs = first!.findIndex((part, i) => part !== (own![i] ?? 0));
   return differs < 0 || (own![differs] ?? 0) > first![differs]!;

@@ -9,10 +9,10 @@ import { fabricate, type TensorSource } from '../decoder/weights.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';
+import { BUNDLED_NAMES } from '../geometry/presets.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import { WORDS } from './words.js';
 
-export const BUNDLED_NAMES = ['lla-tiny', 'lla-small'] as const;
 export type BundledName = (typeof BUNDLED_NAMES)[number];
 
 /** @throws UserError for another name */

@@ -145,6 +145,17 @@ describe('rows of one’s own', () => {
     expect(figures.map(({ cause }) => cause)).toEqual(['unexplained']);
   });
 
+  it('have their verdict in Markdown too, and reasons of their own', async () => {
+    const lla = { ...decode(4, 1, 'lla'), codec: { name: 'lla', ratio: 4 } };
+    const file = ledger('own.json', [decode(4, 0.1), decode(8, 0.1), decode(20, 0.1), lla]);
+    const { out } = await inProcess('accuracy', '--ledger', file, '--format', 'markdown');
+    expect(out).toMatch(/Do not believe times here: measure/);
+    expect(out).toMatch(/^\| c8 \| tpotSeconds mean \| 0.1 \|/m);
+    expect(out).toContain('LLA has a time for each of its paths');
+    expect(out).not.toContain('this very table');
+    expect(out).not.toContain('a test holds');
+  });
+
   it('judge nothing where no time was priced, and say whose prices stand in', async () => {
     const odd = (name: string, more: object): string => ledger(name, [{ ...decode(4, 1), ...more }]);
     const bits = odd('int4.json', { precision: { weights: 'int4', cache: 'bf16' } });

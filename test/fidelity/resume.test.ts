@@ -1,10 +1,10 @@
-/** `fidelity -o` goes on with a file of the same question, and with no other. */
+/** What `fidelity` judges on; `-o` goes on with a file of the same question, and with no other. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { Args } from '../../src/commands/command.js';
 import { earlier, inputsOf } from '../../src/commands/model/fidelity-rows.js';
-import { teacherOf } from '../../src/commands/model/fit-question.js';
+import { calibrationWindows, itemsOf, longRolloutsOf, teacherOf } from '../../src/commands/model/fit-question.js';
 import { inProcess } from '../cli/program.js';
 import { removeTemporary, temporaryFolder } from '../decoder/files.js';
 
@@ -13,6 +13,34 @@ removeTemporary();
 const file = join(folder, 'fidelity.json');
 
 const argsOf = (flags: Args['flags']): Args => new Args(flags);
+
+describe('a text of one’s own', () => {
+  const tokens = Array.from({ length: 4096 }, (_, i) => (i * i + 7 * i) % 128);
+  const text = join(folder, 'own.txt');
+  writeFileSync(text, tokens.join(' '));
+  const windows = Array.from({ length: 16 }, (_, i) => tokens.slice(256 * i, 256 * (i + 1)));
+
+  it('is what the bundled model is judged on, too: its last quarter, and the rest is fitted to', () => {
+    const [own, given] = [argsOf({}), argsOf({ tokens: text })];
+    const loaded = teacherOf(own);
+    try {
+      expect(calibrationWindows(given, loaded)).toEqual(windows.slice(0, 12));
+      const judged = windows.slice(12).map((window) => JSON.stringify(window).slice(0, 60));
+      for (const items of [itemsOf(given, loaded, 0), longRolloutsOf(given, loaded, 0)]) {
+        expect(items.length).toBeGreaterThan(0);
+        for (const item of items) expect(judged).toContain(JSON.stringify(item.prompt).slice(0, 60));
+      }
+      expect(itemsOf(own, loaded, 0).some((item) => item.kind === 'passkey')).toBe(true);
+      const short = argsOf({ tokens: text, window: '64' });
+      expect(() => itemsOf(short, loaded, 0)).toThrow(/no window of \d+ tokens to judge on/);
+      const few = argsOf({ 'max-tokens': '300', window: '200' });
+      expect(calibrationWindows(few, loaded).map(({ length }) => length)).toEqual([200]);
+      expect(calibrationWindows(argsOf({ 'max-tokens': '10' }), loaded).flat()).toHaveLength(10);
+    } finally {
+      loaded.close();
+    }
+  });
+});
 
 describe('a file that exists', () => {
   const head = { model: { fingerprint: 'a'.repeat(64) }, weights: 'f16' as const, inputs: 'b'.repeat(64) };

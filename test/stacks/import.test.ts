@@ -241,17 +241,18 @@ describe('import csv', () => {
     );
     return ['op,rows,columns,inner,seconds', ...lines].join('\n');
   };
-  const csv = (folder: string): Promise<Outcome> =>
+  const csv = (folder: string, stack = 'ours', ...more: string[]): Promise<Outcome> =>
     inProcess(
       'import',
       'csv',
       join(folder, 't.csv'),
       '--stack',
-      'ours',
+      stack,
       '--device',
       'h200',
       '-o',
       join(folder, 'out.json'),
+      ...more,
     );
 
   it('writes a file', async () => {
@@ -260,6 +261,44 @@ describe('import csv', () => {
     expect(outcome.code, outcome.err).toBe(0);
     expect(read(folder)).toMatchObject({ stack: 'ours', device: 'h200' });
     expect(read(folder).tables[0]!.op).toBe('product');
+  });
+
+  it('says what it leaves out, and which repetitions contradict each other', async () => {
+    const few = Array.from({ length: 11 }, (_, i) => `norm,${i + 1},2048,,${(i + 1) * 1e-6}`);
+    const [head, ...rows] = times().split('\n') as [string, ...string[]];
+    const products = rows.map((row) => {
+      const [op, m, n, k, seconds] = row.split(',');
+      return [op, '', '', n, k, m, seconds].join(',');
+    });
+    expect(head).toBe('op,rows,columns,inner,seconds');
+    const norms = few.map((row) => {
+      const [op, tokens, width, , seconds] = row.split(',');
+      return [op, tokens, width, '', '', '', seconds].join(',');
+    });
+    const slower = products[0]!.split(',');
+    slower[6] = String(2 * Number(slower[6]));
+    const table = ['op,tokens,width,columns,inner,rows,seconds', ...products, slower.join(','), ...norms].join('\n');
+    const folder = folderWith({ 't.csv': table });
+    const { code, err } = await csv(folder);
+    expect(code, err).toBe(0);
+    expect(err).toMatch(/t\.csv: norm has 11 of at least 12 shapes; table not used/);
+    expect(err).toMatch(/t\.csv: product: times of rows \d+, columns \d+, inner \d+ are up to 2 times apart/);
+    const { dropped, tables } = read(folder);
+    expect(tables.map(({ op }) => op)).toEqual(['product']);
+    expect(dropped).toEqual([
+      expect.stringContaining('of such rows the median is taken'),
+      expect.stringContaining('norm'),
+    ]);
+  });
+
+  it('takes names that mean nothing else, and the version of a server', async () => {
+    const folder = folderWith({ 't.csv': times() });
+    for (const stack of ['lla-sim', 'attainable', 'vllm-rlt', 'transformers', 'vllm'])
+      expectBadInput(await csv(folder, stack));
+    expectBadInput(await csv(folder, 'ours', '--check'));
+    expect(existsSync(join(folder, 'out.json'))).toBe(false);
+    expect((await csv(folder, 'vllm', '--version', '0.24.0')).code).toBe(0);
+    expect(read(folder)).toMatchObject({ stack: 'vllm', version: '0.24.0' });
   });
 
   it('survives every damage to it', async () => {

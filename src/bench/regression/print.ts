@@ -114,7 +114,16 @@ export function headline(r: BenchReport): string {
     const n = r.results.filter((x) => (x.state === 'paired' ? x.verdict : x.state) === state).length;
     return n > 0 ? [`${n} ${words}`] : [];
   });
-  const found = r.regressed ? 'regressed' : r.against ? 'no regression found' : 'done';
+  const isSlower = r.results.some((x) => x.state === 'paired' && x.verdict === 'slower');
+  const found = r.regressed
+    ? r.against
+      ? 'regressed'
+      : 'failed'
+    : !r.against
+      ? 'done'
+      : isSlower
+        ? 'times are shown and not judged'
+        : 'no regression found';
   return `${found}: of ${counted(r.results.length, 'call')} ${parts.join(', ') || 'none'}`;
 }
 

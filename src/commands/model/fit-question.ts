@@ -1,10 +1,10 @@
 /** The model and the text that `fit` and `fidelity` work on, read from their options. */
 import { statSync } from 'node:fs';
-import type { TensorSource, Tokenizer } from '../../decoder/index.js';
+import { unknownWords, type TensorSource, type Tokenizer } from '../../decoder/index.js';
 import type { Teacher } from '../../fit/capture.js';
 import { readText, readTokens, windowsOf } from '../../fit/windows.js';
 import { UserError } from '../../errors.js';
-import { longRollouts, longTextRollouts, taskItems, textItems, type Item } from '../../fidelity/items.js';
+import { LEAST_JUDGED, longRollouts, longTextRollouts, taskItems, textItems, type Item } from '../../fidelity/items.js';
 import { displayPath } from '../../io/files.js';
 import { mix } from '../../numbers/hash.js';
 import { untrainedTwin } from '../../tiny/model.js';
@@ -47,6 +47,9 @@ export const TEACHER_OPTIONS: OptionTable = {
   window: option('tokens of a sequence that the text is cut into [256]', 'Text'),
   seed: option('of fabricated weights and random directions [0]', 'Model'),
 };
+
+/** Models whose text was read, and judged, before. */
+const WARNED = new WeakSet<LoadedTeacher>();
 
 /** A model whose codec is fitted or judged. */
 export interface LoadedTeacher {
@@ -109,25 +112,33 @@ export function teacherOf(args: Args): LoadedTeacher {
  */
 export const calibrationWindows = (args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOKENS): number[][] => {
   const windows = windowsFor(args, loaded, windowTokens);
-  const ownTasks = loaded.bundled && args.text('text') === null && args.text('tokens') === null;
-  return ownTasks ? windows : divided(windows).fitted;
+  return hasTasks(args, loaded) ? windows : divided(windows).fitted;
 };
 
+/** True for the bundled model where no text is given: it has tasks of its own. */
+const hasTasks = (args: Args, { bundled }: LoadedTeacher): boolean =>
+  bundled && args.text('text') === null && args.text('tokens') === null;
+
 /**
- * What a model is asked: the bundled model its own tasks, others the last quarter of their text, which no codec is
- * fitted to.
+ * What a model is asked: the bundled model its own tasks, unless a text is given; others the last quarter of their
+ * text, which no codec is fitted to.
  */
 export function itemsOf(args: Args, loaded: LoadedTeacher, seed: number): Item[] {
-  if (loaded.bundled) return taskItems(mix(JUDGED_SEED + seed));
+  if (hasTasks(args, loaded)) return taskItems(mix(JUDGED_SEED + seed));
   const items = textItems(divided(windowsFor(args, loaded)).judged);
   if (items.length === 0)
-    throw new UserError('the text is too short to be judged on', 'give a longer one, or a larger --max-tokens');
+    throw new UserError(
+      `the last quarter of the text has no window of ${LEAST_JUDGED} tokens to judge on`,
+      'give a longer text, or a larger --window or --max-tokens',
+    );
   return items;
 }
 
 /** Long rollouts, of texts that no codec is fitted to. */
 export const longRolloutsOf = (args: Args, loaded: LoadedTeacher, seed: number): Item[] =>
-  loaded.bundled ? longRollouts(mix(LONG_SEED + seed)) : longTextRollouts(divided(windowsFor(args, loaded)).judged);
+  hasTasks(args, loaded)
+    ? longRollouts(mix(LONG_SEED + seed))
+    : longTextRollouts(divided(windowsFor(args, loaded)).judged);
 
 /** The first three quarters for fitting, the rest for judging. */
 function divided(windows: readonly number[][]): { fitted: number[][]; judged: number[][] } {
@@ -139,12 +150,13 @@ function windowsFor(args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOK
   const { geometry: g, tokenizer } = loaded;
   const [text, file] = [args.text('text'), args.text('tokens')];
   const most = parseTokens(args.text('max-tokens') ?? String(CALIBRATION_TOKENS), '--max-tokens');
-  const length = Math.min(parseTokens(args.text('window') ?? String(windowTokens), '--window'), g.maxPositions);
+  const asked = parseTokens(args.text('window') ?? String(windowTokens), '--window');
+  const length = Math.min(asked, g.maxPositions, most);
   if (text !== null && file !== null) throw new UserError('--text and --tokens are two texts', 'give one of them');
   if (text === null && file === null) {
     const random = randomFrom(CALIBRATION_SEED);
     if (loaded.bundled)
-      return Array.from({ length: Math.ceil(most / length) }, () => [...lesson(random, length).tokens]);
+      return Array.from({ length: Math.floor(most / length) }, () => [...lesson(random, length).tokens]);
     if (loaded.trained)
       throw new UserError('there is no text to fit to', 'give --text FILE, or --tokens FILE with token numbers');
     // Weights without a meaning have no text either.
@@ -153,6 +165,9 @@ function windowsFor(args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOK
       length,
     );
   }
-  const tokens = text !== null ? readText(text, tokenizer) : readTokens(file as string, g.vocab);
-  return windowsOf(tokens.slice(0, most), length);
+  const tokens = (text !== null ? readText(text, tokenizer) : readTokens(file as string, g.vocab)).slice(0, most);
+  const unknown = tokenizer && text !== null && unknownWords(tokenizer, tokens, displayPath(text));
+  if (unknown && !WARNED.has(loaded)) say(args.isSet('quiet'), unknown);
+  WARNED.add(loaded);
+  return windowsOf(tokens, length);
 }

@@ -5,6 +5,7 @@ import {
   GREEDY,
   openCheckpoint,
   readTokenizer,
+  unknownWords,
   type Checkpoint,
   type Sampling,
   type Tokenizer,
@@ -19,7 +20,7 @@ import type { Geometry } from '../../geometry/geometry.js';
 import { isPath, flagOf, SETTINGS, type Scenario } from '../../schema/settings.js';
 import { readModelFile } from '../../geometry/model-file.js';
 import { LIMITS } from '../../geometry/config.js';
-import { findPreset, isPreset, mostLayers, withLayers, withLoops } from '../../geometry/presets.js';
+import { BUNDLED_NAMES, findPreset, isPreset, mostLayers, withLayers, withLoops } from '../../geometry/presets.js';
 import { codecSpec } from '../../codecs/registry.js';
 import { candidateId, listCandidates } from '../../plan/ask/candidates.js';
 import { readQuestion } from '../../plan/ask/settings.js';
@@ -28,10 +29,11 @@ import { randomFrom } from '../../numbers/random.js';
 import { readBounds } from '../../schema/setting-text.js';
 import { PREFILL_CHUNK_TOKENS } from '../../schedule/prefill/prefill.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { BUNDLED_NAMES, bundledFolder, TINY_FOLDER } from '../../tiny/model.js';
+import { bundledFolder, TINY_FOLDER } from '../../tiny/model.js';
 import { passkeyTask, type Task } from '../../tiny/tasks.js';
 import { parseBytes, parseNumber, parseTokens } from '../../numbers/units.js';
 import { type Args } from '../command.js';
+import { say } from '../output.js';
 import { readDraft } from './run-speculate.js';
 
 export const WEIGHTS = ['f16', 'f32'] as const;
@@ -203,6 +205,8 @@ function readPrompt(args: Args, { geometry: g, tokenizer, bundled }: Loaded): nu
       throw new UserError('--text needs a tokenizer', 'give its file with --tokenizer, or token numbers with --tokens');
     const encoded = tokenizer.encode(text);
     if (encoded.length === 0) throw new UserError('--text makes no token', 'give a longer text');
+    const unknown = unknownWords(tokenizer, encoded, '--text');
+    if (unknown !== null) say(args.isSet('quiet'), unknown);
     return encoded;
   }
   if (tokens === null) {

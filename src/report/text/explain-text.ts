@@ -120,8 +120,10 @@ function remedy({ floor, contributions, secondsPerStep }: Explained): string {
     ends !== 'both' &&
       !isServer &&
       first?.call &&
-      `To narrow ${which}: time ${first.kernel} on this device at the sizes above; lla-sim import csv takes a table ` +
-        'of it.',
+      (contributions.some(({ by }) => by === 'lla-sim')
+        ? `To narrow ${which}: lla-sim calibrate --kernel ${first.kernel} --resume, on the machine of the calibration.`
+        : `To narrow ${which}: time ${first.kernel} on this device at the sizes above; lla-sim import csv takes a ` +
+          'table of it.'),
     (ends !== null || isServer) && rows,
   ]).join(' ');
 }

@@ -170,7 +170,10 @@ export function tableColumns(r: PlanReport, shown: readonly Plan[], { shortNames
       left('kernels', (p) => (shortNames ? kernelsLabel(p).replace(/ [\d.]+(?=\)?$)/, '') : kernelsLabel(p))),
     r.plans.some((p) => p.breakEven) && titled('pays at', FIELDS.paysAt),
     right('keeps', (p) => keepsLabel(p, without.includes('task of keeps'))),
-    r.fidelity && right('KL here', (p) => withoutInterval(klLabel(p.measured?.kl ?? null), 'interval of KL')),
+    r.fidelity &&
+      right(r.contextTokens <= r.fidelity.contextTokens ? 'KL here' : `KL to ${r.fidelity.contextTokens}`, (p) =>
+        withoutInterval(klLabel(p.measured?.kl ?? null), 'interval of KL'),
+      ),
     metric !== null && right(metric, (p) => qualityLabel(p, metric, r.contextTokens)),
     titled('limit', FIELDS.limit),
   ]).filter((c) => !without.includes(c.title));

@@ -10,6 +10,8 @@ export interface RawTable {
   readonly op: OpClass;
   readonly fixed: Readonly<Record<string, number>>;
   readonly rows: readonly MeasuredTime[];
+  /** The shape whose repetitions are furthest apart: their slowest over their fastest. */
+  readonly apart: { readonly shape: OpShape; readonly ratio: number };
   readonly source: Omit<TableSource, 'rowsUsed' | 'rowsDropped'>;
 }
 
@@ -30,7 +32,11 @@ export class Builders {
         shape: own[0]!.shape,
         seconds: median(own.map(({ seconds }) => seconds)),
       }));
-      return { op, fixed, rows: timed, source };
+      const apart = [...repeated.values()].map((own) => {
+        const seconds = own.map((row) => row.seconds);
+        return { shape: own[0]!.shape, ratio: Math.max(...seconds) / Math.min(...seconds) };
+      });
+      return { op, fixed, rows: timed, apart: apart.reduce((a, b) => (b.ratio > a.ratio ? b : a)), source };
     });
   }
 }
