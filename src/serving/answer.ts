@@ -195,7 +195,7 @@ export async function simulate(asked: Scenario, sources: Sources, o: SimulationO
       ...watermarkNote(host?.stack, scenario.server?.watermark),
       ...(runs[0] ? fewAtOnce(runs[0], workload) : []),
       ...beyondNotes(scenario.server ?? {}, server, request.geometry, runs),
-      ...(o.findRate ? [] : frontEnd(host?.stack, workload.requestsPerSecond ?? 0, server)),
+      ...(o.findRate ? [] : frontEnd(host?.stack, fastestOf(workload, runs), server)),
       ...request.notes,
     ],
   };
@@ -247,6 +247,10 @@ function frontEnd(stack: string | undefined, rate: number, { replicas }: Pick<Se
       `${FRONT_END.fewest} to ${FRONT_END.most}, which is not simulated; vllm serve --api-server-count adds processes`,
   ];
 }
+
+/** Requests a second that come, or that a server answers where it is asked as fast as it can. */
+const fastestOf = ({ requestsPerSecond }: WorkloadChoice, runs: readonly Run[]): number =>
+  requestsPerSecond ?? Math.max(0, ...runs.map(({ estimate }) => estimate.request_throughput));
 
 /** The same of rates that were found. */
 export function frontEndOf(rates: readonly SustainedRate[], server: Pick<ServerChoice, 'replicas'>): string[] {

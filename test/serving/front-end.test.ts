@@ -56,4 +56,13 @@ describe('the front end of vLLM', () => {
     expect(await notesOf('h100', 'vllm', '--rate', '140', '--replicas', '2')).not.toContain('front end');
     expect(await notesOf('h100', 'trtllm', '--rate', '200')).not.toContain('front end');
   });
+
+  it('is told of where a replica is asked as fast as it answers, too', async () => {
+    const faster = /^\d{3,} requests a second a replica: one process of vLLM’s front end/m;
+    expect(await notesOf('h100', 'vllm', '--rate', 'inf')).toMatch(faster);
+    const users = ['--arrivals', 'closed', '--users', '40', '--ramp', '0'];
+    expect(await notesOf('h100', 'vllm', ...users)).toMatch(faster);
+    const one = ['--arrivals', 'closed', '--users', '1'];
+    expect(await notesOf('h100', 'vllm', ...one)).not.toContain('front end');
+  });
 });
