@@ -11,7 +11,17 @@ import { meanOf } from './question.js';
 import { STATISTICS, type Priced, type StatisticName } from './price.js';
 
 /** What a figure is about. Tokens a second of steps alone are steps. */
-export const KINDS = ['step', 'first token', 'request', 'throughput', 'cache', 'weights'] as const;
+export const KINDS = [
+  'step',
+  'first token',
+  'request',
+  'throughput',
+  'step tail',
+  'first token tail',
+  'request tail',
+  'cache',
+  'weights',
+] as const;
 export type Kind = (typeof KINDS)[number];
 
 /** One figure of a row beside its prediction. */
@@ -47,7 +57,21 @@ const KIND_OF: Partial<Record<FigureName, Kind>> = {
   weightsBytes: 'weights',
 };
 
-/** The figures of a row that are predicted, each by the first statistic that the source gives. */
+/** A high percentile of a time whose middle is judged, too. */
+export const isTail = (kind: Kind): boolean => Object.values(TAIL_OF).includes(kind);
+
+/** Of times whose highest percentile is judged beside them: the targets of a simulation are about such. */
+const TAIL_OF: Partial<Record<Kind, Kind>> = {
+  step: 'step tail',
+  'first token': 'first token tail',
+  request: 'request tail',
+};
+const TAILS = ['p99', 'p95', 'p90'] as const satisfies readonly StatisticName[];
+
+/**
+ * The figures of a row that are predicted, each by the first statistic that the source gives, and times by the highest
+ * percentile that it has, too.
+ */
 export function judgedOf(
   file: string,
   row: Row,
@@ -58,28 +82,37 @@ export function judgedOf(
     const kind = kindOf(row, figure);
     const found = measuredOf(row, figure);
     if (!found || !kind) return [];
-    const interval = priced.predicted(figure, found.statistic);
-    if (!interval) return [];
-    const { measured, statistic } = found;
-    return [
-      {
-        file,
-        row,
-        use: row.use,
-        looped,
-        figure,
-        statistic,
-        kind,
-        measured,
-        predicted: interval.estimate,
-        low: interval.low,
-        high: interval.high,
-        error: interval.estimate / measured - 1,
-        inside: interval.low <= measured && measured <= interval.high,
-        evidence: priced.evidence,
-      },
-    ];
+    const tail = tailOf(row, figure, kind, found.statistic);
+    return [{ ...found, kind }, ...(tail ? [tail] : [])].flatMap(({ measured, statistic, kind }): Judged[] => {
+      const interval = priced.predicted(figure, statistic);
+      if (!interval) return [];
+      return [
+        {
+          ...{ file, row, use: row.use, looped, figure, statistic, kind, measured },
+          predicted: interval.estimate,
+          low: interval.low,
+          high: interval.high,
+          error: interval.estimate / measured - 1,
+          inside: interval.low <= measured && measured <= interval.high,
+          evidence: priced.evidence,
+        },
+      ];
+    });
   });
+}
+
+/** @param first statistic by which the figure is judged already */
+function tailOf(
+  row: Row,
+  figure: FigureName,
+  kind: Kind,
+  first: StatisticName,
+): { measured: number; statistic: StatisticName; kind: Kind } | null {
+  const statistic = TAILS.find((name) => row.figures[figure]?.[name] !== undefined);
+  const tail = TAIL_OF[kind];
+  return tail === undefined || statistic === undefined || statistic === first
+    ? null
+    : { measured: row.figures[figure]![statistic]!, statistic, kind: tail };
 }
 
 function kindOf(row: Row, figure: FigureName): Kind | undefined {

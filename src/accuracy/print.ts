@@ -51,7 +51,8 @@ const LEGEND =
   'error: predicted / measured − 1. median, 90th: of its absolute value. bias: its signed median. inside: share ' +
   'of the figures in their 90 % interval. half-width: the median interval’s, relative to the prediction. Cache ' +
   'and weights are predicted as single numbers without an interval. Throughput below a server’s capacity is not ' +
-  'counted. vllm before 0.8: its first engine, in groups of its own, as it says little of ' +
+  'counted. tail: the highest percentile that a source has, p90 to p99, beside its mean or median: what targets of ' +
+  'simulate are about. vllm before 0.8: its first engine, in groups of its own, as it says little of ' +
   'today’s; models without loops.';
 
 const judges = (groups: readonly Group[]): Group[] => groups.filter((g) => g.use === 'judges');
@@ -124,9 +125,7 @@ const OTHER_UNIT = 30;
 
 /** In words, for somebody who added rows of a server of their own. */
 function verdict(report: AccuracyReport): string {
-  const timed = report.figures.filter(
-    (f) => f.kind !== 'cache' && f.kind !== 'weights' && f.use !== 'out-of-reach' && !f.cachedPrompts,
-  );
+  const timed = report.figures.filter((f) => TIMES.includes(f.kind) && f.use !== 'out-of-reach' && !f.cachedPrompts);
   if (timed.length === 0) return 'No figure of time was priced.';
   const inside = timed.filter((f) => f.inside).length;
   const apart = ({ measured, predicted }: (typeof timed)[number]): number => Math.abs(Math.log(predicted / measured));

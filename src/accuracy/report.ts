@@ -10,10 +10,20 @@ import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
 import type { JudgedFile, PricedBy } from '../plan/ask/tested.js';
 import { causeOf, UNEXPLAINED } from './causes.js';
-import { campaignOf, judgedOf, KINDS, needOf, summaryOf, type Judged, type Kind, type Summary } from './judge.js';
+import {
+  campaignOf,
+  isTail,
+  judgedOf,
+  KINDS,
+  needOf,
+  summaryOf,
+  type Judged,
+  type Kind,
+  type Summary,
+} from './judge.js';
 import { geometryOf, Pricing } from './price.js';
 
-/** What a time is; first tokens hang on the queue more than on prices. */
+/** What a time is, tails aside; first tokens hang on the queue more than on prices. */
 export const TIMES: readonly Kind[] = ['step', 'first token', 'request', 'throughput'];
 
 /** What plans and simulations say of the figures that judge (plan/ask/tested.ts). */
@@ -184,7 +194,15 @@ function reportOf(
 ): AccuracyReport {
   const needed = ({ file, row }: Judged): number | undefined => needs.get(campaignOf(file, row));
   const possible = judged.filter((j) => needed(j) === undefined);
-  const by = (name: (j: Judged) => string): Group[] => groupsOf(possible, name);
+  const middles = possible.filter(({ kind }) => !isTail(kind));
+  const by = (name: (j: Judged) => string): Group[] => groupsOf(middles, name);
+  const causeOfMiss = (j: Judged): string => {
+    if (!published.has(j.file)) return UNEXPLAINED;
+    if (!isTail(j.kind)) return causeOf(j);
+    // A tail that misses where its middle does misses for the same reason.
+    const middle = judged.find((of) => of.row === j.row && of.figure === j.figure && !isTail(of.kind));
+    return middle === undefined || middle.inside ? UNEXPLAINED : causeOf(middle);
+  };
   const cached = [...needs].flatMap(([key, need]) =>
     groupsOf(
       judged.filter(({ file, row }) => campaignOf(file, row) === key),
@@ -208,10 +226,10 @@ function reportOf(
         model: modelName(row),
         ...figure,
         cachedPrompts: needed(j) !== undefined,
-        cause: j.inside ? null : published.has(j.file) ? causeOf(j) : UNEXPLAINED,
+        cause: j.inside ? null : causeOfMiss(j),
       };
     }),
-    kinds: by((j) => (j.looped ? 'looped' : isEarlier(j) ? EARLIER : 'without loops')),
+    kinds: groupsOf(possible, (j) => (j.looped ? 'looped' : isEarlier(j) ? EARLIER : 'without loops')),
     groups: {
       source: by((j) => j.file),
       GPU: by((j) => j.row.device ?? j.row.deviceName!),

@@ -139,6 +139,34 @@ describe('rows of one’s own', () => {
     expect(both.out.trimEnd().split('\n').length).toBe(3);
   });
 
+  it('are judged by their highest percentile, too, where they have another figure of that time', async () => {
+    const workload = { kind: 'closed-loop', inputTokens: 200, outputTokens: 20, concurrency: 4, requests: 200 };
+    const figures = {
+      ttftSeconds: { mean: 0.03, p90: 0.05, p99: 0.06 },
+      tpotSeconds: { p95: 0.01 },
+      itlSeconds: { median: 0.01, p95: 0.02 },
+      tokensPerSecond: { mean: 300 },
+    };
+    const row = { id: 'tails', workload, figures };
+    const found = await accuracy([ledger('tails.json', [row])], null);
+    expect(found.figures.map(({ figure, statistic, kind }) => `${figure} ${statistic}: ${kind}`).sort()).toEqual([
+      'itlSeconds median: step',
+      'itlSeconds p95: step tail',
+      'tokensPerSecond mean: throughput',
+      'tpotSeconds p95: step',
+      'ttftSeconds mean: first token',
+      'ttftSeconds p99: first token tail',
+    ]);
+    const [mean, p99] = ['mean', 'p99'].map((s) =>
+      found.figures.find((f) => f.statistic === s && f.figure[1] === 't')!,
+    );
+    expect(p99!.predicted).toBeGreaterThanOrEqual(mean!.predicted);
+    expect(found.kinds.map(({ kind }) => kind)).toContain('step tail');
+    expect(Object.values(found.groups).flatMap((g) => g.map(({ kind }) => kind))).not.toContain('step tail');
+    const told = await inProcess('accuracy', '--ledger', ledger('tails.json', [row]));
+    expect(told.out.replaceAll(/\s+/g, ' ')).toMatch(/Of 4 figures of time \d lie/);
+  });
+
   it('have none of the causes of published rows, whatever their file is called', async () => {
     const row = { ...decode(4, 100), device: 'gb200', id: 'rtx-pro-6000x2-1' };
     const { figures } = await accuracy([ledger('llmservingsim.json', [row])], null);
