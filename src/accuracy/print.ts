@@ -7,6 +7,8 @@ import { counted, formatError, percent } from '../numbers/units.js';
 import { SERVERS } from '../schema/serving.js';
 import { median } from '../numbers/statistics.js';
 import { isEarlierEngine } from '../stacks/serving.js';
+import { UNEXPLAINED } from './causes.js';
+import { isTail } from './judge.js';
 import {
   EARLIER,
   GROUPINGS,
@@ -211,7 +213,8 @@ export function accuracyMarkdown(report: AccuracyReport): string {
       ...cachedPrompts(report),
       '## Figures outside their intervals',
       '',
-      'Times of rows that judge, by campaign, with the cause where one was found and checked by a number.',
+      'Times of rows that judge, by campaign, with the cause where one was found and checked by a number. Tails that miss ' +
+        'for the cause of their means or medians are not listed again.',
       '',
       ...markdownTable(MISSES, missesOf(report.figures)),
       '',
@@ -310,7 +313,8 @@ const NOT_PRICED: readonly Column<AccuracyReport['notPriced'][number]>[] = [
 function missesOf(figures: readonly AccuracyFigure[]): Miss[] {
   const timed = figures.filter((f) => f.use === 'judges' && !f.cachedPrompts && f.high > f.low);
   const keyOf = (f: AccuracyFigure): string => JSON.stringify([f.file, f.campaign, f.kind]);
-  const missed = timed.filter((f) => !f.inside);
+  // A tail that misses for the reason of its middle is no news.
+  const missed = timed.filter((f) => !f.inside && !(isTail(f.kind) && f.cause !== UNEXPLAINED));
   return groupBy(missed, (f) => JSON.stringify([keyOf(f), f.cause])).map(([, own]) => {
     const first = own[0]!;
     const errors = own.map((f) => f.error).sort((a, b) => a - b);
