@@ -213,8 +213,8 @@ export function accuracyMarkdown(report: AccuracyReport): string {
       ...cachedPrompts(report),
       '## Figures outside their intervals',
       '',
-      'Times of rows that judge, by campaign, with the cause where one was found and checked by a number. Tails that miss ' +
-        'for the cause of their means or medians are not listed again.',
+      'Times of rows that judge, by campaign, with the cause where one was found and checked by a number. Tails that ' +
+        'miss for the cause of their means or medians are not listed again.',
       '',
       ...markdownTable(MISSES, missesOf(report.figures)),
       '',
