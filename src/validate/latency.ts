@@ -182,45 +182,29 @@ export async function checkSteps(
   const { budget, calibrated, watch } = rules;
   const measured: MeasuredStep[] = [];
   const notRun: NotRun[] = [];
-  const groups = groupsOf(cases, rules.openBytes);
-  for (const [index, group] of groups.entries()) {
-    const part = budget.part(Math.max(0, budget.left) / (groups.length - index));
-    let roundSeconds = 0;
-    const opened: Opened[] = [];
-    try {
-      const before = measured.length + notRun.length;
-      const { notRun: unopened } = await inTime(
-        group,
-        {
-          kinds: [],
-          fits: () =>
-            part.spent <= OPENING_SHARE * part.seconds &&
-            part.expected(OPENED) + LEAST_ROUNDS * roundSeconds <= part.left,
-          stopped: rules.stopped,
-          onCase: ({ id }, done) => rules.onCase?.(before + done, cases.length, id),
-        },
-        async (of) => {
-          const decoder = await part.piece(OPENED, () => openFilled(device, of, rules.seed));
-          opened.push({ of, decoder, rounds: [] });
-          const began = part.now();
-          await stepOfAll(decoder);
-          roundSeconds += ROUND_STEPS * (part.now() - began);
-        },
-      );
+  // What had no place in its group's time has one where others took less than theirs.
+  let waiting = cases;
+  for (let sofar = -1; waiting.length > 0 && measured.length > sofar && !rules.stopped?.();) {
+    sofar = measured.length;
+    const late: DecoderCase[] = [];
+    const groups = groupsOf(waiting, rules.openBytes);
+    for (const [index, group] of groups.entries()) {
+      const part = budget.part(Math.max(0, budget.left) / (groups.length - index));
+      const done = measured.length + notRun.length;
+      const { steps, unopened } = await measureGroup(device, group, part, {
+        ...rules,
+        onCase: (own, _, id) => rules.onCase?.(done + own, cases.length, id),
+      });
+      measured.push(...steps);
       for (const { one, reason } of unopened)
-        notRun.push({
-          id: reason === OUT_OF_TIME ? `${one.id}, batch ${one.batch}, ${one.contextTokens} tokens` : one.id,
-          reason,
-        });
-      await watch.renew(part.part(CONTROLS_OPEN_SHARE * part.left));
-      await measure(device, opened, rules, Math.max(0, part.left));
-      for (const { decoder, ...own } of opened)
-        measured.push({ ...own, operations: decoder.operations.map(({ op }) => op) });
-    } finally {
-      for (const { decoder } of opened) decoder.close();
+        if (reason === OUT_OF_TIME) late.push(one);
+        else notRun.push({ id: one.id, reason });
+      if (rules.stopped?.()) break;
     }
-    if (rules.stopped?.()) break;
+    waiting = late;
   }
+  for (const { id, batch, contextTokens } of waiting)
+    notRun.push({ id: `${id}, batch ${batch}, ${contextTokens} tokens`, reason: OUT_OF_TIME });
   const drift = watch.look();
   const shapes = new Map(
     measured.flatMap(({ operations }) => operations.map((op) => [shapeKey(op), calibrated.isMeasured(op)] as const)),
@@ -230,6 +214,43 @@ export async function checkSteps(
     notRun,
     shapes: { all: shapes.size, unmeasured: [...shapes.values()].filter((known) => !known).length },
   };
+}
+
+/** Opens decoders of a group as long as there is time to measure them, and measures them in turn. */
+async function measureGroup(
+  device: Device,
+  group: readonly DecoderCase[],
+  part: Budget,
+  rules: StepRules,
+): Promise<{ steps: MeasuredStep[]; unopened: { readonly one: DecoderCase; readonly reason: string }[] }> {
+  const opened: Opened[] = [];
+  let roundSeconds = 0;
+  try {
+    const { notRun: unopened } = await inTime(
+      group,
+      {
+        kinds: [],
+        fits: () =>
+          part.spent <= OPENING_SHARE * part.seconds &&
+          part.expected(OPENED) + LEAST_ROUNDS * roundSeconds <= part.left,
+        stopped: rules.stopped,
+        onCase: ({ id }, done, total) => rules.onCase?.(done, total, id),
+      },
+      async (of) => {
+        const decoder = await part.piece(OPENED, () => openFilled(device, of, rules.seed));
+        opened.push({ of, decoder, rounds: [] });
+        const began = part.now();
+        await stepOfAll(decoder);
+        roundSeconds += ROUND_STEPS * (part.now() - began);
+      },
+    );
+    await rules.watch.renew(part.part(CONTROLS_OPEN_SHARE * part.left));
+    await measure(device, opened, rules, Math.max(0, part.left));
+    const steps = opened.map(({ decoder, ...own }) => ({ ...own, operations: decoder.operations.map(({ op }) => op) }));
+    return { steps, unopened };
+  } finally {
+    for (const { decoder } of opened) decoder.close();
+  }
 }
 
 /** A decoder with a fabricated cache whose pipelines are compiled. */

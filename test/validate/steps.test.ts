@@ -159,6 +159,19 @@ describeGpu(`steps (LLA_SIM_SEED=${SEED})`, (device) => {
     expect([steps.map(({ batch }) => batch), notRun]).toEqual([[1, 2, 3, 4], []]);
   });
 
+  test('that had no place in their group’s time have one where others took less than theirs', async () => {
+    const all = [1, 2, 3, 4, 5, 6].map((batch) => cases('full', batch, 96));
+    const measured = [];
+    for (const mostRounds of [3, 28]) {
+      const { steps, notRun } = await watched(device, (watch) =>
+        checkSteps(device, all, { ...ASKED, watch, budget: ticking(45), mostRounds }),
+      );
+      expect(new Set([...steps, ...notRun].map((s) => ('batch' in s ? `${s.id} ${s.batch}` : s.id))).size).toBe(6);
+      measured.push(steps.length);
+    }
+    expect(measured[0]!).toBeGreaterThan(measured[1]!);
+  });
+
   test('a long context is the longest that the binding holds, and a million tokens are priced', async () => {
     const { c } = cases('full', 1, 64);
     // 2 KV heads x 16 x 2 bytes.
