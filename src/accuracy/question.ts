@@ -185,7 +185,7 @@ const OWN_FOLDER = join(PACKAGE_ROOT, 'ledger');
 
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
 const LLA_PATHS =
-  'LLA has a time for each of its paths, and rows do not say which ran (plan --codec lla --path shows them)';
+  'LLA has a time for each of its paths, and rows do not say which ran (plan --codec lla --all shows them)';
 
 /** Weights that servers store in several ways; the model's config.json says which. */
 const FEWER_BITS: readonly string[] = ['int8', 'int4', 'nvfp4'] satisfies Row['precision']['weights'][];
