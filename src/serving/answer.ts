@@ -31,6 +31,7 @@ import {
 import { readWorkload, type WorkloadChoice } from './workload/read.js';
 import type { Bound } from './price/price.js';
 import { RELATIVE_ERROR } from './sketch.js';
+import { fastestOf, frontEnd, frontEndOf } from './price/front-end.js';
 import { transferNotes } from './price/transfer.js';
 import type { FirstRun, Run, SimulationReport, SustainedRate } from './types.js';
 
@@ -195,7 +196,9 @@ export async function simulate(asked: Scenario, sources: Sources, o: SimulationO
       ...watermarkNote(host?.stack, scenario.server?.watermark),
       ...(runs[0] ? fewAtOnce(runs[0], workload) : []),
       ...beyondNotes(scenario.server ?? {}, server, request.geometry, runs),
-      ...(o.findRate ? [] : frontEnd(host?.stack, fastestOf(workload, runs), server)),
+      ...(o.findRate
+        ? []
+        : frontEnd(host?.stack, fastestOf(workload, runs), server, workload.atOnce ? workload.requests : null)),
       ...request.notes,
     ],
   };
@@ -230,33 +233,6 @@ function withoutRecord(depth: Depth | null): Omit<Depth, 'recorded'> | null {
   if (depth === null) return null;
   const { recorded: _recorded, ...told } = depth;
   return told;
-}
-
-/**
- * Requests a second from which vLLM's front end may be what limits: GPUStack's 1,000 requests at once found it busy for
- * 10.4 to 13.8 ms each (vLLM 0.11, src/accuracy/causes.ts); 1,000 in another's run left at 95 a second (vLLM 0.19).
- */
-const FRONT_END = { stack: 'vllm', fewest: 70, most: 95 } as const;
-
-/** Says where requests come faster than a server's front end was ever seen to take them. */
-function frontEnd(stack: string | undefined, rate: number, { replicas }: Pick<ServerChoice, 'replicas'>): string[] {
-  const each = rate / replicas;
-  if (stack !== FRONT_END.stack || each <= FRONT_END.fewest) return [];
-  return [
-    `${Math.round(each)} requests a second a replica: one process of vLLM’s front end was seen to take ` +
-      `${FRONT_END.fewest} to ${FRONT_END.most}, which is not simulated; vllm serve --api-server-count adds processes`,
-  ];
-}
-
-/** Requests a second that come, or that a server answers where it is asked as fast as it can. */
-const fastestOf = ({ requestsPerSecond }: WorkloadChoice, runs: readonly Run[]): number =>
-  requestsPerSecond ?? Math.max(0, ...runs.map(({ estimate }) => estimate.request_throughput));
-
-/** The same of rates that were found. */
-export function frontEndOf(rates: readonly SustainedRate[], server: Pick<ServerChoice, 'replicas'>): string[] {
-  const served = rates.filter(({ servedBy }) => servedBy?.startsWith(stackLabel(FRONT_END.stack)));
-  const fastest = Math.max(0, ...served.map(({ requestsPerSecond }) => requestsPerSecond.estimate));
-  return frontEnd(FRONT_END.stack, fastest, server);
 }
 
 /** Says of which plans prompts are neither divided nor shared, where the server would. */

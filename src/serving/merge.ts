@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { displayPath, readTextFile } from '../io/files.js';
 import { parseJson } from '../io/json.js';
-import { frontEndOf, sorted } from './answer.js';
+import { sorted } from './answer.js';
+import { frontEndOf } from './price/front-end.js';
 import type { SimulationReport, SustainedRate } from './types.js';
 
 const MAX_BYTES = 64 * 2 ** 20;

@@ -60,6 +60,8 @@ describe('the front end of vLLM', () => {
   it('is told of where a replica is asked as fast as it answers, too', async () => {
     const faster = /^\d{3,} requests a second a replica: one process of vLLM’s front end/m;
     expect(await notesOf('h100', 'vllm', '--rate', 'inf')).toMatch(faster);
+    // 40 requests at 95 and at 70 a second.
+    expect(await notesOf('h100', 'vllm', '--rate', 'inf')).toContain('(0.421 to 0.571 s for all of these)');
     const users = ['--arrivals', 'closed', '--users', '40', '--ramp', '0'];
     expect(await notesOf('h100', 'vllm', ...users)).toMatch(faster);
     const one = ['--arrivals', 'closed', '--users', '1'];
