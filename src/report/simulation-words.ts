@@ -2,7 +2,7 @@
 import { groups as groupBy } from 'd3-array';
 import { mostlyOutside, testedText, UNTESTED } from '../plan/ask/tested.js';
 import type { Limit } from '../serving/metrics.js';
-import { usdPerSecond } from '../serving/figures.js';
+import { usdPerSecond } from '../serving/price/usd.js';
 import type { Metric, ReportedTargets, Run, RunFigures, SimulationReport } from '../serving/types.js';
 import { present } from '../present.js';
 import { counted, formatMilliseconds, formatNumber } from '../numbers/units.js';

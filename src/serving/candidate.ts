@@ -17,16 +17,7 @@ import { layoutPerGpu } from '../schedule/buffers.js';
 import type { WholePrompt } from '../schedule/prefill/prefill.js';
 import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
-import {
-  between,
-  figuresOf,
-  PERCENT,
-  percentilesOf,
-  usdPerMillion,
-  usdPerSecond,
-  waitingShares,
-  withTimes,
-} from './figures.js';
+import { between, figuresOf, PERCENT, percentilesOf, waitingShares, withTimes } from './figures.js';
 import type { Ended, Metrics, Targets } from './metrics.js';
 import { meanLoops } from '../stacks/runtime-pricer.js';
 import { allLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
@@ -38,6 +29,7 @@ import type { ServerChoice } from './question.js';
 import type { Requested, WorkloadChoice } from './workload/read.js';
 import { tokensPerRound, type Speculation } from './speculation.js';
 import { transferRate } from './price/transfer.js';
+import { usdPerMillion, usdPerSecond } from './price/usd.js';
 import type { Run, RunFigures } from './types.js';
 
 export interface Setting {

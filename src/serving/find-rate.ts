@@ -1,7 +1,8 @@
 /** The highest rate of requests at which a candidate meets the targets, and replicas that serve the workload's own. */
 import type { Interval } from '../cost/evidence.js';
 import { type Service, type Setting } from './candidate.js';
-import { figuresOf, usdPerSecond } from './figures.js';
+import { figuresOf } from './figures.js';
+import { usdPerSecond } from './price/usd.js';
 import type { Bound } from './price/price.js';
 import { leastFor } from './misses.js';
 import type { Least } from './workload/read.js';
