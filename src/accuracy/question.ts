@@ -100,7 +100,7 @@ const CACHE_OPEN = 'type of the cache';
 const PROMPTS_OPEN = 'whether the rate counts the prompts';
 
 function questionOf(row: Row, folder: string, readGeometry: () => Geometry): Question {
-  const why = unpriced(row, folder === OWN_FOLDER);
+  const why = unpriced(row, resolve(folder) === OWN_FOLDER);
   if (why !== null) return { by: 'nothing', why };
   const { workload: w } = row;
   const scenario = settingsOf(row, folder);
@@ -181,7 +181,7 @@ function unpriced({ use, because, device, deviceName, codec, workload: w }: Row,
 }
 
 /** The package's ledger. */
-const OWN_FOLDER = join(PACKAGE_ROOT, 'ledger');
+export const OWN_FOLDER = join(PACKAGE_ROOT, 'ledger');
 
 const LLA = 'what built kernels of LLA reach is taken from this very table (plan --notes, published)';
 const LLA_PATHS =

@@ -4,7 +4,6 @@ import { isEarlierEngine, isRuntime } from '../stacks/serving.js';
 import { readdirSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from '../errors.js';
-import { PACKAGE_ROOT } from '../io/root.js';
 import { turn } from '../io/turn.js';
 import { readLedger, type Row } from '../schema/ledger-file.js';
 import type { Use } from '../schema/ledger.js';
@@ -22,6 +21,7 @@ import {
   type Summary,
 } from './judge.js';
 import { geometryOf, Pricing } from './price.js';
+import { OWN_FOLDER } from './question.js';
 
 /** What a time is, tails aside; first tokens hang on the queue more than on prices. */
 export const TIMES: readonly Kind[] = ['step', 'first token', 'request', 'throughput'];
@@ -107,11 +107,10 @@ export interface AccuracyReport {
 
 /** Files of the package's own ledger. */
 export const ownLedger = (): string[] => {
-  const folder = join(PACKAGE_ROOT, 'ledger');
-  return readdirSync(folder)
+  return readdirSync(OWN_FOLDER)
     .filter((name) => name.endsWith('.json'))
     .sort()
-    .map((name) => join(folder, name));
+    .map((name) => join(OWN_FOLDER, name));
 };
 
 const serverName = ({ server: s }: Row): string => (s.version === undefined ? s.name : `${s.name} ${s.version}`);
@@ -163,7 +162,7 @@ export async function accuracy(
     file: sourceName(own[0]!.file),
   }));
   // Causes are those of published rows: a user's row that misses has its own.
-  const published = new Set(files.filter((file) => ownLedger().includes(resolve(file))).map(sourceName));
+  const published = new Set(files.filter((file) => dirname(resolve(file)) === OWN_FOLDER).map(sourceName));
   return reportOf(judged, needsOf(all), published, asked.length, priced, notPriced);
 }
 
