@@ -115,15 +115,8 @@ export function headline(r: BenchReport): string {
     return n > 0 ? [`${n} ${words}`] : [];
   });
   const isSlower = r.results.some((x) => x.state === 'paired' && x.verdict === 'slower');
-  const found = r.regressed
-    ? r.against
-      ? 'regressed'
-      : 'failed'
-    : !r.against
-      ? 'done'
-      : isSlower
-        ? 'times are shown and not judged'
-        : 'no regression found';
+  const unjudged = isSlower ? 'times are shown and not judged' : 'no regression found';
+  const found = r.against ? (r.regressed ? 'regressed' : unjudged) : r.regressed ? 'failed' : 'done';
   return `${found}: of ${counted(r.results.length, 'call')} ${parts.join(', ') || 'none'}`;
 }
 

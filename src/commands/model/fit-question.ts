@@ -48,7 +48,7 @@ export const TEACHER_OPTIONS: OptionTable = {
   seed: option('of fabricated weights and random directions [0]', 'Model'),
 };
 
-/** Models whose text was read, and judged, before. */
+/** Models whose text was checked for unknown words: fitting and judging read the same text. */
 const WARNED = new WeakSet<LoadedTeacher>();
 
 /** A model whose codec is fitted or judged. */
@@ -166,8 +166,10 @@ function windowsFor(args: Args, loaded: LoadedTeacher, windowTokens = WINDOW_TOK
     );
   }
   const tokens = (text !== null ? readText(text, tokenizer) : readTokens(file as string, g.vocab)).slice(0, most);
-  const unknown = tokenizer && text !== null && unknownWords(tokenizer, tokens, displayPath(text));
-  if (unknown && !WARNED.has(loaded)) say(args.isSet('quiet'), unknown);
-  WARNED.add(loaded);
+  if (text !== null && tokenizer && !WARNED.has(loaded)) {
+    const unknown = unknownWords(tokenizer, tokens, displayPath(text));
+    if (unknown !== null) say(args.isSet('quiet'), unknown);
+    WARNED.add(loaded);
+  }
   return windowsOf(tokens, length);
 }
