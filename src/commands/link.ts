@@ -1,13 +1,13 @@
 /** `lla-sim plan --link`: the question and its answer as a link. `lla-sim open LINK`: the plan that a link asks for. */
 import { EXIT, UserError, type ExitCode } from '../errors.js';
-import { isPreset } from '../geometry/presets.js';
 import { answer, type ModelSource } from '../plan/ask/prepare.js';
 import { readSources } from '../plan/ask/on-disk.js';
+import { isModelFile } from '../plan/ask/sources.js';
 import { planFleet, readUsers } from '../plan/decide/fleet.js';
 import { runsOf } from '../plan/ask/runs.js';
 import { changedWords, fleetGist, gistOf } from '../report/gist.js';
 import { linkOf, linkedModel, readLink, type LinkedModel } from '../report/link.js';
-import { isPath, type Scenario } from '../schema/settings.js';
+import type { Scenario } from '../schema/settings.js';
 import { print, say, type OutputOptions } from './output.js';
 import { Args, type Command } from './command.js';
 import { planOutput, planScenario } from './plan.js';
@@ -23,7 +23,7 @@ export async function printLink(scenario: Scenario, output: OutputOptions): Prom
 }
 
 async function modelOf({ model }: Scenario): Promise<LinkedModel | null> {
-  if (model === undefined || !isPath(model) || isPreset(model)) return null;
+  if (model === undefined || !isModelFile(model)) return null;
   const [{ readConfig }, { neededFields }] = await Promise.all([
     import('../geometry/model-file.js'),
     import('../geometry/hf-config.js'),

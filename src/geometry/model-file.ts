@@ -3,8 +3,10 @@ import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UserError, show } from '../errors.js';
 import { readTextFile } from '../io/files.js';
+import { PACKAGE_ROOT } from '../io/root.js';
 import type { Geometry } from './geometry.js';
 import { geometryFromConfig, MAX_CONFIG_BYTES, nameInConfig, parseConfig } from './hf-config.js';
+import { isBundled } from './presets.js';
 
 /** Lies beside the config.json of TaH models (arXiv 2609.35748), which itself is that of their base. */
 const TAH_FILE = 'tah_config.json';
@@ -21,7 +23,7 @@ function isFolder(path: string): boolean {
 }
 
 /**
- * Reads a model from a `config.json`, or from the folder that holds one. Its name is the last part of
+ * Reads a model from a `config.json`, from the folder that holds one, or a bundled one by name. Its name is the last part of
  * `_name_or_path`, or else the folder's; that of the file where it is not called config.json.
  * @throws UserError when the path is no such file, is larger than 1 MiB or is not JSON, and as `geometryFromConfig`
  */
@@ -34,7 +36,8 @@ export function readModelFile(path: string): Geometry {
 export function readConfig(path: string): { readonly json: unknown; readonly name: string } {
   if (path === '-' || path === '')
     throw new UserError(`the model must be a file, not ${show(path)}`, 'write the config to a file and give its path');
-  const file = isFolder(path) ? join(path, 'config.json') : path;
+  const place = isBundled(path) ? join(PACKAGE_ROOT, 'models', path) : path;
+  const file = isFolder(place) ? join(place, 'config.json') : place;
   if (HUB_ID.test(path) && !existsSync(path))
     throw new UserError(
       `${show(path)} is no preset and no file here`,

@@ -105,6 +105,9 @@ export const presetOfShape = (g: Geometry): string | undefined => {
 /** Models whose weights come with the program, in folders of these names. */
 export const BUNDLED_NAMES = ['lla-tiny', 'lla-small'] as const;
 
+/** True for the name of a bundled model, which a machine has as a folder, and a page has not. */
+export const isBundled = (name: string): boolean => BUNDLED_NAMES.some((known) => known === name);
+
 /** True for the name, alias or Hugging Face id of a preset. Anything else with a slash is a path. */
 export const isPreset = (name: string): boolean => PRESET_NAMES.includes(targetOf(name).name);
 
@@ -121,10 +124,8 @@ export function findPreset(name: string): Geometry {
     const { trained: _, ...own } = withLoops(found, target.loops);
     return own;
   }
-  const bundled = BUNDLED_NAMES.find((known) => known === name.trim().toLowerCase());
-  if (bundled !== undefined)
-    throw new UserError(`${bundled} comes with lla-sim as a folder`, `give its path: models/${bundled} of the package`);
-  const guess = nearestName(name.trim().toLowerCase().replace(OWNER, ''), [...PRESET_NAMES, ...Object.keys(ALIASES)]);
+  const known = [...PRESET_NAMES, ...Object.keys(ALIASES), ...BUNDLED_NAMES];
+  const guess = nearestName(name.trim().toLowerCase().replace(OWNER, ''), known);
   const did = guess === undefined ? '' : `did you mean ${guess}? `;
   throw new UserError(
     `unknown model ${show(name)}`,

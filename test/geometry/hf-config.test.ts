@@ -7,7 +7,7 @@ import { type Geometry, cacheSlots, parameterCount } from '../../src/geometry/ge
 import { displayName } from '../../src/geometry/config.js';
 import { geometryFromConfig } from '../../src/geometry/hf-config.js';
 import { readModelFile } from '../../src/geometry/model-file.js';
-import { findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
+import { BUNDLED_NAMES, findPreset, PRESET_NAMES } from '../../src/geometry/presets.js';
 import { scratch, words } from '../cli/program.js';
 import {
   HRM_TEXT,
@@ -334,6 +334,10 @@ describe('displayName', () => {
 });
 
 describe('readModelFile', () => {
+  it('reads a bundled model by its name, from whatever folder', () => {
+    for (const name of BUNDLED_NAMES) expect(readModelFile(name)).toEqual(readModelFile(join('models', name)));
+  });
+
   const { path: folder, file: write, remove } = scratch();
   afterAll(remove);
 

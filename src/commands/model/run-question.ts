@@ -17,13 +17,14 @@ import { PREFILL_METHODS, type PrefillMethod } from '../../decoder/gpu/prefill-m
 import { UserError, show } from '../../errors.js';
 import { fingerprintOfFolder, fingerprintOfSeed } from '../../io/fingerprint.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { isPath, flagOf, SETTINGS, type Scenario } from '../../schema/settings.js';
+import { flagOf, SETTINGS, type Scenario } from '../../schema/settings.js';
 import { readModelFile } from '../../geometry/model-file.js';
 import { LIMITS } from '../../geometry/config.js';
-import { BUNDLED_NAMES, findPreset, isPreset, mostLayers, withLayers, withLoops } from '../../geometry/presets.js';
+import { BUNDLED_NAMES, findPreset, mostLayers, withLayers, withLoops } from '../../geometry/presets.js';
 import { codecSpec } from '../../codecs/registry.js';
 import { candidateId, listCandidates } from '../../plan/ask/candidates.js';
 import { readQuestion } from '../../plan/ask/settings.js';
+import { isModelFile } from '../../plan/ask/sources.js';
 import type { Candidate } from '../../plan/types.js';
 import { randomFrom } from '../../numbers/random.js';
 import { readBounds } from '../../schema/setting-text.js';
@@ -75,8 +76,7 @@ export function loadModel(args: Args): Loaded {
     ['model.safetensors', 'model.safetensors.index.json'].some((weights) => existsSync(join(name, weights)));
   const checkpoint = hasWeights ? openCheckpoint(name) : null;
   try {
-    const named =
-      checkpoint?.geometry ?? (isFolder || (isPath(name) && !isPreset(name)) ? readModelFile(name) : findPreset(name));
+    const named = checkpoint?.geometry ?? (isFolder || isModelFile(name) ? readModelFile(name) : findPreset(name));
     const loops = args.text('loops');
     const whole =
       loops === null

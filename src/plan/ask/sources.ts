@@ -7,7 +7,7 @@ import { deviceOfAdapter, devicesByVram, findDevice } from '../../devices/find.j
 import { UserError, show } from '../../errors.js';
 import { LIMITS } from '../../geometry/config.js';
 import { withFloat8 } from '../../geometry/geometry.js';
-import { isPreset, withLoops } from '../../geometry/presets.js';
+import { isBundled, isPreset, withLoops } from '../../geometry/presets.js';
 import type { Calibration } from '../../schema/calibration.js';
 import { isPath, type Scenario } from '../../schema/settings.js';
 import {
@@ -67,7 +67,7 @@ export async function sourcesFrom(shelf: Shelf, scenario: Scenario, given: Model
   const fidelity =
     scenario.fidelity === undefined
       ? null
-      : await shelf.fidelity(scenario.fidelity, { path: isFile(named) ? named : null, name: named });
+      : await shelf.fidelity(scenario.fidelity, { path: isModelFile(named) ? named : null, name: named });
   const { device, spec, loaded } = await chooseDevice(shelf, scenario, notes);
   const chosen =
     spec && !(scenario.calibration !== undefined && scenario.stack === undefined)
@@ -95,7 +95,8 @@ export async function sourcesFrom(shelf: Shelf, scenario: Scenario, given: Model
   };
 }
 
-const isFile = (name: string): boolean => isPath(name) && !isPreset(name);
+/** True where a model is a file's, not a preset: by its path, or bundled. */
+export const isModelFile = (name: string): boolean => isBundled(name) || (isPath(name) && !isPreset(name));
 
 /**
  * A preset by name, or a model file by path. Published quality belongs to presets only, and to the loops that they were
@@ -107,7 +108,7 @@ export async function modelFrom(
   name: string,
   loops?: Scenario['loops'],
 ): Promise<ModelSource> {
-  return withChosenLoops(isFile(name) ? await shelf.model(name) : presetSource(name), loops);
+  return withChosenLoops(isModelFile(name) ? await shelf.model(name) : presetSource(name), loops);
 }
 
 /** A model with so many loops, where they are said. @throws UserError where its file or class fixes the number */
