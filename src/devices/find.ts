@@ -24,31 +24,60 @@ function plain(name: string): string {
     .replace(/[^a-z0-9]/g, '');
 }
 
+const namedDevice = (name: string): DeviceSpec | undefined => {
+  const wanted = plain(name);
+  return DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted);
+};
+
+/** Names of a part of a GPU: MIG slices (`1g.10gb`), vGPU profiles (`A100-10C`), fractions (`h200/2`, `h100:0.5`, half). */
+const PART = /\bmig\b|\bvgpu\b|\bgrid\b|\bhalf\b|\b\d+g\.\d+gb\b|-\d+[abcq]$|[/:]\s*[\d.]+$/i;
+/** Memory in a name, such as `64gb`. */
+const MEMORY = /(?<![\d.])(\d{2,4})\s?gi?b\b/i;
+
+/** @throws UserError where a description is of a part of a GPU, or of a card with other memory */
+function checkWhole(asked: string, { id, vramBytes }: DeviceSpec): void {
+  if (PART.test(asked))
+    throw new UserError(
+      `${show(asked)} is a part of a GPU, which is not planned: its rates are not known`,
+      `--device ${id} plans the whole GPU; with --vram it has the part's memory, and the rates of the whole`,
+    );
+  const memory = Number(MEMORY.exec(asked)?.[1] ?? NaN) * 1e9;
+  // GB and GiB are 7 % apart.
+  if (Math.abs(memory / vramBytes - 1) > 0.1)
+    throw new UserError(
+      `${show(asked)} is not in the catalogue: ${id} has ${Math.round(vramBytes / 1e9)} GB`,
+      `--device ${id} --vram ${Math.round(memory / 1e9)}GB plans that memory, at the rates of ${id}`,
+    );
+}
+
 /**
  * The device of this id or name (`h200`, `NVIDIA H200 SXM`, `RTX 4090`), in any case and punctuation, or of this
  * adapter description (`NVIDIA A100-SXM4-80GB`).
- * @throws UserError with the nearest ids, and how to list all
+ * @throws UserError with the nearest ids, and how to list all; for a part of a GPU
  */
 export function findDevice(idOrName: string): DeviceSpec {
   const asked = idOrName.trim().slice(0, 200);
-  if (asked.includes(','))
+  const several = asked.split(/[/+&]/).filter((part) => namedDevice(part));
+  if (asked.includes(',') || several.length > 1)
     throw new UserError(`one device is planned here, not ${show(idOrName)}`, 'name one; lla-sim plan takes several');
-  const wanted = plain(asked);
   // `h200-foo` is a mistyped id: the description of an adapter has capitals or spaces.
   const isId = /^[a-z0-9-]+$/.test(asked);
-  const named =
-    DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted) ??
-    (isId ? undefined : deviceOfAdapter(asked));
+  const named = namedDevice(asked);
   if (named) return named;
+  const described = isId ? undefined : deviceOfAdapter(asked);
+  if (described) {
+    checkWhole(asked, described);
+    return described;
+  }
   const guesses = nearestNames(
-    wanted,
+    plain(asked),
     DEVICES.map((d) => d.id),
     MOST_GUESSES,
   );
   throw new UserError(
     `unknown device ${show(idOrName)}`,
     `${guesses.length === 0 ? '' : `did you mean ${guesses.join(' or ')}? `}lla-sim models --devices lists all ` +
-      `${DEVICES.length}; for another GPU state its memory with --vram`,
+      `${DEVICES.length}; --vram alone plans the GPU nearest in memory`,
   );
 }
 

@@ -117,6 +117,9 @@ describe('findDevice', () => {
     ['MI300X', 'mi300x'],
     ['apple m3 max', 'm3-max'],
     ['NVIDIA A100-SXM4-80GB', 'a100-80'],
+    ['NVIDIA H200/PCIe/SSE2', 'h200'],
+    ['Tesla H100 80GiB', 'h100'],
+    ['NVIDIA H100 80GB HBM3', 'h100'],
   ])('%s is %s', (asked, id) => {
     expect(findDevice(asked).id).toBe(id);
   });
@@ -134,6 +137,18 @@ describe('findDevice', () => {
       expect((error as UserError).hint).toMatch(new RegExp(`^did you mean ${meant}\\b`));
       expect((error as UserError).hint).toContain('lla-sim models --devices lists all');
     }
+  });
+
+  it.each([
+    ['h100-mig-1g.10gb', 'a part of a GPU'],
+    ['NVIDIA A100-SXM4-40GB MIG 1g.5gb', 'a part of a GPU'],
+    ['h200/2', 'a part of a GPU'],
+    ['h100:0.5', 'a part of a GPU'],
+    ['H200 half', 'a part of a GPU'],
+    ['h100 sxm 64gb', 'h100 has 80 GB'],
+    ['b200/b300', 'one device is planned here'],
+  ])('does not take %s for a whole GPU', (asked, why) => {
+    expect(() => findDevice(asked)).toThrow(why);
   });
 
   it('throws nothing but UserError', () => {

@@ -52,7 +52,7 @@ describe('lists', () => {
       }
       throw new Error(`${device} is not refused`);
     };
-    const all = `lla-sim models --devices lists all ${DEVICES.length}; for another GPU state its memory with --vram`;
+    const all = `lla-sim models --devices lists all ${DEVICES.length}; --vram alone plans the GPU nearest in memory`;
     expect(hint('h10')).toBe(`unknown device "h10"; did you mean h100 or h100-nvl or h100-pcie? ${all}`);
     expect(hint('rtx4080')).toMatch(/did you mean rtx-5080 or rtx-4090/);
     expect(hint('zx81')).toBe(`unknown device "zx81"; ${all}`);

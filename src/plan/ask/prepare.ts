@@ -127,6 +127,9 @@ export function answer(scenario: Scenario, sources: Sources, rows: Rows = {}): P
   return makePlan(request, refused, rows);
 }
 
+/** Share of a GPU's memory below which a stated one may be that of a slice. */
+const PART_OF_MEMORY = 0.9;
+
 /** Reads a scenario's settings over its sources into a request. Pictures price more shapes with the same request. */
 export function prepare(scenario: Scenario, sources: Sources): Prepared {
   const { spec, calibration, device } = sources;
@@ -146,6 +149,11 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     notes.push(
       `memory is the ${formatDecimalBytes(spec.driverBytes)} that the driver of ${spec.name} reports, not the ` +
         `${formatDecimalBytes(spec.vramBytes)} on the box: --vram is taken literally`,
+    );
+  if (spec && scenario.device !== undefined && device.vramBytes < PART_OF_MEMORY * spec.vramBytes)
+    notes.push(
+      `${formatDecimalBytes(device.vramBytes)} of ${spec.name}'s ${formatDecimalBytes(spec.vramBytes)} are planned, at the ` +
+        'rates of the whole GPU: a slice of it (MIG) is slower',
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
   const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus, scenario));
