@@ -29,6 +29,9 @@ const ALIASES: Readonly<Record<string, string>> = {
   'qwen3_1.7b_loopus': 'loopus-qwen3-1.7b',
 };
 
+/** Aliases that are checkpoints of their own, of a preset's shape, which keep their names. */
+const CHECKPOINTS: readonly string[] = ['ouro-2.6b-thinking'];
+
 /**
  * Hugging Face owners that publish these models; `owner/name` means `name`, while any other `folder/name` is a path.
  */
@@ -53,6 +56,8 @@ const TRAINED_LOOPS = /-train-recurrence-([1-9]\d{0,2})$/;
 
 interface Target {
   readonly name: string;
+  /** Its own name, where it is another than the preset's. */
+  readonly checkpoint: string | null;
   /** Where the name says so. */
   readonly loops: number | null;
 }
@@ -63,6 +68,7 @@ function targetOf(name: string): Target {
   const plain = wanted.replace(TRAINED_LOOPS, '');
   return {
     name: (Object.hasOwn(ALIASES, plain) ? ALIASES[plain] : undefined) ?? plain,
+    checkpoint: CHECKPOINTS.includes(plain) ? plain : null,
     loops: loops === undefined ? null : Number(loops),
   };
 }
@@ -111,6 +117,10 @@ export const isBundled = (name: string): boolean => BUNDLED_NAMES.some((known) =
 /** True for the name, alias or Hugging Face id of a preset. Anything else with a slash is a path. */
 export const isPreset = (name: string): boolean => PRESET_NAMES.includes(targetOf(name).name);
 
+/** The preset whose published figures a preset's shape has: its own name, but for a checkpoint with one of its own. */
+export const presetOf = ({ name }: Pick<Geometry, 'name'>): string =>
+  CHECKPOINTS.includes(name) ? ALIASES[name]! : name;
+
 /**
  * The preset of this name or alias, case-insensitive, with or without its Hugging Face owner (`ByteDance/Ouro-1.4B`).
  * @throws UserError naming the known presets, and the likeliest one where there is one
@@ -119,9 +129,10 @@ export function findPreset(name: string): Geometry {
   const target = targetOf(name);
   const found = PRESETS.find((p) => p.name === target.name);
   if (found) {
-    if (target.loops === null) return found;
+    const named = target.checkpoint === null ? found : { ...found, name: target.checkpoint };
+    if (target.loops === null) return named;
     // A checkpoint of its own, that was trained with so many.
-    const { trained: _, ...own } = withLoops(found, target.loops);
+    const { trained: _, ...own } = withLoops(named, target.loops);
     return own;
   }
   const known = [...PRESET_NAMES, ...Object.keys(ALIASES), ...BUNDLED_NAMES];

@@ -1,4 +1,6 @@
 /** A plan in the words of the server that runs it: the command, and where each of its flags is documented. */
+import type { Geometry } from '../geometry/geometry.js';
+import { presetOf } from '../geometry/presets.js';
 import { present } from '../present.js';
 import { publishedFor } from '../quality/quality.js';
 import { formatDecimalBytes } from '../numbers/units.js';
@@ -11,7 +13,7 @@ import {
   type ServerMemory,
 } from './server-memory.js';
 import type { RuntimeChoice } from './runtime.js';
-import { servedBy, type Stack, type RuntimeName, withoutLoops } from './serving.js';
+import { servedBy, type Stack, type RuntimeName, versionsWords, withoutLoops } from './serving.js';
 
 /** What a server is asked to do. */
 export interface ServeRequest {
@@ -173,11 +175,12 @@ export const SERVE_WORDS: Readonly<Record<ServerName, Words>> = {
   },
 };
 
-/** Where the weights of presets lie, by the checkpoint whose quality is published where there is a choice. */
+/** Where the weights of presets lie, and those of checkpoints of a preset's shape. */
 const HUB: Readonly<Record<string, string>> = {
   'ouro-1.4b': 'ByteDance/Ouro-1.4B',
   'ouro-1.4b-thinking': 'ByteDance/Ouro-1.4B-Thinking',
-  'ouro-2.6b': 'ByteDance/Ouro-2.6B-Thinking',
+  'ouro-2.6b': 'ByteDance/Ouro-2.6B',
+  'ouro-2.6b-thinking': 'ByteDance/Ouro-2.6B-Thinking',
   'huginn-3.5b': 'tomg-group-umd/huginn-0125',
   'nanbeige4.2-3b': 'Nanbeige/Nanbeige4.2-3B',
   'iquest-coder-v1-40b-loop': 'IQuestLab/IQuest-Coder-V1-40B-Loop-Instruct',
@@ -185,9 +188,6 @@ const HUB: Readonly<Record<string, string>> = {
   'kohrm-1.4b': 'LLM-OS-Models/KoHRM-Text-1.4B',
   'mimir-1b': 'danish-foundation-models/DFM-Mimir',
 };
-
-/** The checkpoint whose scores with fewer loops are published, where it is another. */
-const HUB_OF_LOOPS: Readonly<Record<string, string>> = { 'ouro-2.6b': 'ByteDance/Ouro-2.6B' };
 
 /** vLLM's connector whose transfers were published (docs.vllm.ai/en/latest/features/nixl_connector_usage). */
 const NIXL = `'{"kv_connector":"NixlConnector","kv_role":"kv_both"}'`;
@@ -213,14 +213,17 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
   if (!isServer(stack) || model === null) return null;
   const listed = servedBy(model, stack);
   if (listed === null) return null;
-  const { modelType, trained, quantised, maxPositions } = hosted.geometry;
-  const named = withoutLoops(model);
+  const { modelType, trained, quantised, maxPositions, name } = hosted.geometry;
+  // A checkpoint of a preset's shape has weights of its own.
+  const [own, preset] = [withoutLoops(name), withoutLoops(model)];
   const hub =
-    (trained && HUB_OF_LOOPS[named]) ?? HUB[named] ?? (modelType === undefined && !trained ? undefined : UNNAMED);
+    HUB[presetOf({ name: own }) === preset ? own : preset] ??
+    (modelType === undefined && !trained ? undefined : UNNAMED);
   const words = SERVE_WORDS[stack];
   const isStored = request.cacheType === 'fp8' ? words.fp8 !== null : ['f16', 'bf16'].includes(request.cacheType);
   if (hub === undefined || !isStored) return null;
   if (quantised?.whenLoaded && words.flags.weightType === undefined) return null;
+  const versions = versionsWords(stack, listed);
   const graphed = exceededGraphs(request);
   const values = valuesOf(request, words.fp8, listed.loopsField);
   const flags = (Object.keys(values) as Setting[]).flatMap((setting): ServeFlag[] => {
@@ -240,8 +243,8 @@ export function serveCommand(request: ServeRequest): ServeCommand | null {
     source: words.source,
     notes: present([
       hub === UNNAMED && `${UNNAMED} is its folder or its name`,
-      // Later versions refuse the model, so that the newest one does not start.
-      listed.until !== undefined && `needs ${stack}<=${listed.until}`,
+      // Other versions refuse the model, so that the newest one does not start.
+      versions !== null && `needs ${versions}`,
       unlike.apart && words.flags.apart !== undefined && 'a proxy sends prompts to those that prefill',
       ...missingNotes(unlike, words),
       graphed !== null &&
@@ -300,15 +303,16 @@ function valuesOf(request: ServeRequest, fp8: string | null, loopsField: string 
   };
 }
 
-/** A preset that stands for several checkpoints of one shape. */
-const SEVERAL = 'ouro-2.6b';
+/** A preset whose published scores are those of another checkpoint of its shape. */
+const SCORED_AS: Readonly<Record<string, string>> = { 'ouro-2.6b': 'ouro-2.6b-thinking' };
 
-/** Says which checkpoint a server is given where a preset stands for several of one shape; null elsewhere. */
-export const checkpointNote = (model: string | null): string | null =>
-  model === SEVERAL && publishedFor(model).length > 0
-    ? `scores of ${model} are those of ${HUB[model]}, so that is the model of Serve; memory and time ` +
-      `are the same for ${model} itself`
-    : null;
+/** Says so where a preset's published scores are of another checkpoint; null elsewhere. */
+export function checkpointNote({ name }: Pick<Geometry, 'name'>): string | null {
+  const scored = SCORED_AS[name];
+  return scored === undefined || publishedFor(name).length === 0
+    ? null
+    : `most scores of ${name} are those of ${HUB[scored]}: --model ${scored} plans it, in the same memory and time`;
+}
 
 /**
  * vLLM's and SGLang's flags are shares of the GPU's memory, TRT-LLM's is one of what is free once weights are loaded.

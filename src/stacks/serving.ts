@@ -5,6 +5,7 @@
 import type { Interval, ServerSpread } from '../cost/evidence.js';
 import { requireOneOf } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
+import { present } from '../present.js';
 import { RUNTIMES, SERVERS, STACKS, type RuntimeName, type Stack } from '../schema/serving.js';
 import type { DeviceSpec } from '../devices/device.js';
 import type { Float8 } from './fewer-bits.js';
@@ -175,6 +176,17 @@ export function schedulesMeanwhile(stack: string, version: string | null): boole
 export const reservesPrompt = (stack: string | null, version: string | null): boolean =>
   stack !== 'vllm' || isSince(version, '0.19.0') || isEarlierEngine({ stack, version });
 
+/** Versions of a server that have a model, in pip's words, such as `vllm>0.11.0,<=0.26.0`; null where nobody said. */
+export function versionsWords(stack: string, { after, until }: Served): string | null {
+  const bounds = present([after !== undefined && `>${after}`, until !== undefined && `<=${until}`]);
+  return bounds.length === 0 ? null : `${stack}${bounds.join(',')}`;
+}
+
+/** True where a server of this version has the model. @param version null for the newest that has it */
+export const hasModel = ({ after, until }: Served, version: string | null): boolean =>
+  version === null ||
+  ((after === undefined || !isSince(after, version)) && (until === undefined || isSince(until, version)));
+
 /** True where a version is `since` or later. @param version null for today's, as is one without a number */
 export function isSince(version: string | null, since: string): boolean {
   if (version === null || !/^\d/.test(version)) return true;
@@ -204,6 +216,8 @@ export interface Served {
   readonly date: string;
   /** The last version of the stack that has the model, where later ones dropped it. */
   readonly until?: string;
+  /** The last version before the one that brought the model. */
+  readonly after?: string;
   /** Field of the model's config.json from which the server reads the number of loops. */
   readonly loopsField?: string;
 }
@@ -214,8 +228,9 @@ export interface Served {
  * SGLang serves IQuest-Coder-Loop (pull request 16348), but keeps all rows of both loops: other bytes than planned.
  */
 const VLLM_OURO: Served = {
-  source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM; removed by pull request 49786',
-  date: '2026-11-25',
+  source: 'vLLM, model_executor/models/ouro.py: OuroForCausalLM; pull request 27794 (2025-10-30), removed by 49786',
+  date: '2026-11-29',
+  after: '0.11.0',
   until: '0.26.0',
   loopsField: 'total_ut_steps',
 };
@@ -248,6 +263,7 @@ const SERVED: Readonly<Record<string, Partial<Record<Stack | RuntimeName, Served
   'ouro-1.4b-thinking': { vllm: VLLM_OURO, 'vllm-rlt': VLLM_RLT, transformers: EAGER_OURO },
   'huginn-3.5b': { 'vllm-rlt': VLLM_RLT },
   'ouro-2.6b': { vllm: VLLM_OURO, transformers: EAGER_OURO },
+  'ouro-2.6b-thinking': { vllm: VLLM_OURO, transformers: EAGER_OURO },
   'nanbeige4.2-3b': { 'vllm-rlt': VLLM_RLT, ...NANBEIGE },
   'iquest-coder-v1-40b-loop': { vllm: VLLM_IQUEST },
   'hrm-text-1b': HRM_TEXT,

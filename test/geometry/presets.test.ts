@@ -38,9 +38,9 @@ describe('presets', () => {
 
   it.each([
     ['Ouro-1.4B', 'ouro-1.4b'],
-    [' OURO-2.6B-Thinking ', 'ouro-2.6b'],
+    [' OURO-2.6B-Thinking ', 'ouro-2.6b-thinking'],
     ['ByteDance/Ouro-1.4B-Thinking', 'ouro-1.4b-thinking'],
-    ['ByteDance/Ouro-2.6B-Thinking', 'ouro-2.6b'],
+    ['ByteDance/Ouro-2.6B-Thinking', 'ouro-2.6b-thinking'],
     ['tomg-group-umd/huginn-0125', 'huginn-3.5b'],
     ['sapientinc/HRM-Text-1B', 'hrm-text-1b'],
     ['LLM-OS-Models/KoHRM-Text-1.4B', 'kohrm-1.4b'],

@@ -49,6 +49,22 @@ describe(`figures of others (seed ${SEED})`, () => {
     inside: own.flatMap((g) => g.figures).filter((f) => f.inside).length,
   });
 
+  it('tell those of the GPU beside others that are nearer, and take those of its laws before other GPUs', () => {
+    const asked = ask('vllm', 'h200', 4)!;
+    expect(asked.on).toContain('looped models on a100-80, h100, none here');
+    expect(asked.here).toMatchObject({
+      on: 'vLLM of unknown version on h200, models without loops',
+      ...of(groups[2]!),
+    });
+    expect(faredWords(asked)).toContain('; vLLM of unknown version on h200, models without loops: ');
+    for (const [device, own] of [
+      ['a100-80', 0],
+      ['rtx-5090', 3],
+    ] as const)
+      expect(ask('vllm', device, 4)).toMatchObject({ ...of(groups[own]!), here: null });
+    expect(ask('vllm', 'b200', 4)!.here).toBeNull();
+  });
+
   it('are those of a card with the same chip before those of other GPUs', () => {
     expect(ask('vllm', 'a100-40', 4)).toMatchObject({
       on: 'vLLM of unknown version on a100-80, which has the same chip, looped models',

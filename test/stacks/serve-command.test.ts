@@ -59,7 +59,7 @@ describe('the command of a server', () => {
         '0.92 --trust-remote-code',
     );
     expect(c?.source.date).toBe('2026-11-22');
-    expect(c?.notes).toEqual(['needs vllm<=0.26.0']);
+    expect(c?.notes).toEqual(['needs vllm>0.11.0,<=0.26.0']);
     const stays = serveCommand({
       ...BASE,
       model: 'nanbeige4.2-3b',
@@ -207,9 +207,30 @@ describe('Hugging Face ids', () => {
     expect(isPreset('ByteDance/Ouro-1.4B')).toBe(true);
     for (const other of ['meta-llama/Llama-3.1-8B', './ouro-1.4b', 'models/config.json', 'ouro-9b'])
       expect(isPreset(other), other).toBe(false);
-    const report = await plan({ model: 'ByteDance/Ouro-2.6B-Thinking', vram: '80GB', codec: ['full'] });
-    expect(report.model.name).toBe('ouro-2.6b');
-    expect(report.notes.join()).toContain('scores of ouro-2.6b are those of ByteDance/Ouro-2.6B-Thinking');
+  });
+
+  it.each([
+    ['0.11.0', true],
+    ['0.11.1', false],
+    ['0.26.0', false],
+    ['0.27.1', true],
+  ])('are told of where vLLM %s has no such model: %s', async (serverVersion, told) => {
+    const { notes } = await plan({ device: 'h100', codec: ['full'], server: { serverVersion } });
+    const said = notes.filter((note) => note.includes('does not run ouro-1.4b, vllm>0.11.0,<=0.26.0 does'));
+    expect(said).toHaveLength(told ? 1 : 0);
+  });
+
+  it('serve the checkpoint that was asked for, whose scores may be those of another', async () => {
+    const ask = { vram: '80GB', codec: ['full'] };
+    const base = await plan({ ...ask, model: 'ouro-2.6b' });
+    const thinking = await plan({ ...ask, model: 'ByteDance/Ouro-2.6B-Thinking' });
+    expect(thinking.model.name).toBe('ouro-2.6b-thinking');
+    expect(thinking.answer.serve).toMatch(/^vllm serve ByteDance\/Ouro-2\.6B-Thinking /);
+    expect(base.answer.serve).toMatch(/^vllm serve ByteDance\/Ouro-2\.6B /);
+    expect(base.notes.join()).toContain('scores of ouro-2.6b are those of ByteDance/Ouro-2.6B-Thinking');
+    expect(thinking.notes.join()).not.toContain('scores of ouro-2.6b');
+    const rest = ({ model: _m, notes: _n, warnings: _w, answer: _a, ...other }: typeof base): unknown => other;
+    expect(rest(thinking)).toEqual(rest(base));
   });
 
   it('of another model say which file to download; a path does not', () => {

@@ -13,9 +13,11 @@ import { present } from '../../present.js';
 import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
 import { measuresUndivided } from '../../stacks/gpu-pricer.js';
 import { storedNote, type Float8 } from '../../stacks/fewer-bits.js';
+import { hasModel, listedAs, servedBy, versionsWords } from '../../stacks/serving.js';
 import { listed } from '../words/words.js';
 import type { Candidate } from '../types.js';
-import type { Sources } from './prepare.js';
+import type { ModelSource, Sources } from './prepare.js';
+import type { Host } from './server.js';
 import { bringsRequests, type Question } from './settings.js';
 
 /** Times those of 16 bits from which a note tells of slow products in 8 bits. */
@@ -160,3 +162,11 @@ const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
       `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ` +
         storedNote(g.quantised, float8),
   ]);
+
+/** Says so where a version of a server that was asked for does not have the model; null where it has, or nobody knows. */
+export function refusesModel({ stack, version, name }: Host, model: ModelSource): string | null {
+  const served = servedBy(listedAs(model), stack);
+  return served === null || hasModel(served, version)
+    ? null
+    : `${name} does not run ${model.geometry.name}, ${versionsWords(stack, served)} does: times are as if it did`;
+}

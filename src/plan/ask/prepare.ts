@@ -8,7 +8,7 @@ import { overlapped, priceStep, type Pricer } from '../../cost/latency.js';
 import type { DeviceSpec } from '../../devices/catalogue.js';
 import { printable, UserError, show } from '../../errors.js';
 import type { Geometry } from '../../geometry/geometry.js';
-import { findPreset } from '../../geometry/presets.js';
+import { findPreset, presetOf } from '../../geometry/presets.js';
 import type { Calibration } from '../../schema/calibration.js';
 import type { Scenario } from '../../schema/settings.js';
 import { readProbabilities } from './probabilities.js';
@@ -31,7 +31,7 @@ import {
   type StackTables,
   fusedBy,
 } from '../../stacks/serving.js';
-import { notesOf, slowProductsNote } from './notes.js';
+import { notesOf, refusesModel, slowProductsNote } from './notes.js';
 import { readQuestion } from './settings.js';
 import { testedOf, testedSimulation, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
@@ -90,7 +90,7 @@ export interface Sources {
 /** A preset as a source: the only models with published figures. */
 export function presetSource(name: string): ModelSource {
   const geometry = findPreset(name);
-  return { geometry, publishedAs: geometry.name };
+  return { geometry, publishedAs: presetOf(geometry) };
 }
 
 /** The same kernels under a server of another engine: it may call them otherwise, and nobody measured its host. */
@@ -157,7 +157,7 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
   const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus, scenario));
-  const checkpoint = question.server && checkpointNote(publishedAs);
+  const checkpoint = question.server && checkpointNote(geometry);
   if (checkpoint) notes.push(checkpoint);
   if (question.server?.stepGib !== undefined)
     notes.push(
@@ -183,6 +183,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
       ? overlapped(pricer)
       : pricer;
   const host = hostOf(sources, scenario);
+  const refuses = host && scenario.server?.serverVersion !== undefined && refusesModel(host, sources.model);
+  if (refuses) notes.push(refuses);
   const tabled = choosePricer(sources, question.gpus, notes);
   const found = tabled && ofEngine(host, tabled, sources.gpu?.spreadOfOthers);
   if (host && isEarlierEngine(host))

@@ -55,6 +55,13 @@ export interface Tested {
   readonly mostly: Side | null;
   /** On which side nearly all were that lie outside; null where these are few, or on both. */
   readonly outsideMostly: Side | null;
+  /** Those of the GPU that was asked, of other models, where the others are of other GPUs; null where there are none. */
+  readonly here: {
+    readonly on: string;
+    readonly figures: number;
+    readonly inside: number;
+    readonly medianError: number;
+  } | null;
   /** As near but for the version of the server; they count in nothing above. Null where there are none. */
   readonly otherVersions: { readonly on: string; readonly figures: number; readonly inside: number } | null;
 }
@@ -132,18 +139,31 @@ export function testedOf(
   if (found === null) return null;
   const figures = found.groups.flatMap((g) => g.figures);
   const others = found.others.flatMap((g) => g.figures);
+  const here = found.here.flatMap((g) => g.figures);
   return {
     kinds: kinds.filter((kind) => figures.some((f) => f.kind === kind)),
     on: found.on,
     figures: figures.length,
     inside: insideOf(figures),
-    medianError: median(figures.map((f) => Math.abs(f.error))),
+    medianError: medianErrorOf(figures),
     mostly: sideOf(figures),
     outsideMostly: sideOf(figures.filter((f) => !f.inside)),
+    here:
+      here.length === 0
+        ? null
+        : { on: hereWords(found.here), figures: here.length, inside: insideOf(here), medianError: medianErrorOf(here) },
     otherVersions:
       others.length === 0 ? null : { on: serversWords(found.others), figures: others.length, inside: insideOf(others) },
   };
 }
+
+const medianErrorOf = (figures: readonly JudgedFigure[]): number => median(figures.map((f) => Math.abs(f.error)));
+
+/** `vLLM 0.10, 0.11 on h100, models without loops`. */
+const hereWords = (groups: readonly JudgedGroup[]): string =>
+  `${serversWords(groups)} on ${groups[0]!.device}, ${modelsWords(groups[0]!.looped)}`;
+
+const modelsWords = (looped: boolean): string => (looped ? 'looped models' : 'models without loops');
 
 const insideOf = (figures: readonly JudgedFigure[]): number => figures.filter((f) => f.inside).length;
 
@@ -161,10 +181,21 @@ function sideOf(figures: readonly JudgedFigure[]): Side | null {
   return fast <= (1 - ONE_SIDED) * figures.length ? 'too slow' : null;
 }
 
+const percent = (share: number): string => `${Math.round(100 * share)} %`;
+
 /** `20 of 24 in the interval, median error 12 %, too fast; vLLM 0.6: 8 of 28`. */
-export const faredWords = ({ inside, figures, medianError, mostly, outsideMostly, otherVersions: o }: Tested): string =>
-  `${inside} of ${figures} in the interval, median error ${Math.round(100 * medianError)} %` +
+export const faredWords = ({
+  inside,
+  figures,
+  medianError,
+  mostly,
+  outsideMostly,
+  here,
+  otherVersions: o,
+}: Tested): string =>
+  `${inside} of ${figures} in the interval, median error ${percent(medianError)}` +
   (mostly !== null ? `, ${mostly}` : outsideMostly !== null ? `, those outside ${outsideMostly}` : '') +
+  (here === null ? '' : `; ${here.on}: ${here.inside} of ${here.figures} inside, ${percent(here.medianError)} off`) +
   (o === null ? '' : `; ${o.on}: ${o.inside} of ${o.figures} inside`);
 
 /** What figures of a kind are of. */
@@ -180,11 +211,12 @@ export const UNTESTED = 'no published figure of this server judges these times';
 
 /**
  * `published steps, tok/s of vLLM 0.26 on a100-80, looped models: 9 of 16 in the interval, …`.
- * @param said what others of which was said before are of: the same is not said twice
+ * @param said what others of which was said before are of: the same is not said twice, nor are other models of the GPU
  */
 export function testedText(tested: Tested, said?: string): string {
+  const fared = faredWords(said === undefined ? tested : { ...tested, here: null });
   const kinds = tested.kinds.map((kind) => KIND_WORDS[kind] ?? kind);
-  return `published ${kinds.join(', ')} of ${tested.on === said ? 'the same' : tested.on}: ${faredWords(tested)}`;
+  return `published ${kinds.join(', ')} of ${tested.on === said ? 'the same' : tested.on}: ${fared}`;
 }
 
 /** `0.10` of `0.10.2`: patches are alike. Null where no version is known. */
@@ -255,33 +287,46 @@ function byVersion(
   return { nearest, others: nearest.every(isEarlier) ? others : others.filter((g) => !isEarlier(g)) };
 }
 
-/** The groups nearest to a question, what they are of, and those of other versions; null as above. */
+interface Nearest {
+  /** What they are of. */
+  readonly on: string;
+  readonly groups: readonly JudgedGroup[];
+  /** Of other versions of the server. */
+  readonly others: readonly JudgedGroup[];
+  /** Of the GPU that was asked, where none of the groups is: all versions, so that no machine says it alone. */
+  readonly here: readonly JudgedGroup[];
+}
+
+/** The groups nearest to a question; null as above. */
 export function nearestGroups(
   all: readonly JudgedGroup[],
   { stack, server, geometry, device }: TestedQuestion,
   kinds: readonly string[] = PLANNED,
-): { readonly on: string; readonly groups: readonly JudgedGroup[]; readonly others: readonly JudgedGroup[] } | null {
+): Nearest | null {
   if (stack === null || stack === 'lla-sim') return null;
   const looped = geometry.loops > 1;
   const groups = all
     .map((g) => ({ ...g, figures: g.figures.filter((f) => kinds.includes(f.kind)) }))
     .filter((g) => g.figures.length > 0);
   const estimated = stack === 'attainable';
-  const served = groups.filter((g) =>
-    estimated ? g.priced === 'attainable' : g.server === stack && g.priced !== 'attainable',
-  );
+  const exact = (g: JudgedGroup): boolean => g.device === device.id && g.looped === looped;
+  const ofStack = groups.filter((g) => g.server === stack);
+  const tabled = ofStack.filter((g) => g.priced !== 'attainable');
+  // Rows of this GPU and of such models come first, though laws priced them.
+  const served = estimated
+    ? groups.filter((g) => g.priced === 'attainable')
+    : tabled.some(exact)
+      ? tabled
+      : [...tabled, ...ofStack.filter((g) => g.priced === 'attainable' && exact(g))];
   // Rows of an earlier engine say more of it than those of today's on a model that is more alike.
   const ofEarlier = server !== null && isEarlierEngine(server) && served.some(isEarlier);
-  const models = looped ? 'looped models' : 'models without loops';
+  const models = modelsWords(looped);
   const gpusOf = (own: readonly JudgedGroup[]): string => {
     const gpus = [...new Set(own.map((g) => g.device))];
     return gpus.length > MOST_NAMED ? `${gpus.length} GPUs` : gpus.join(', ');
   };
   const alike: Near = [(g) => g.looped === looped, (name, own) => `${name}, ${models} on ${gpusOf(own)}, none here`];
-  const here: Near = [
-    (g) => g.device === device.id,
-    (name) => `${name} on ${device.id}, ${looped ? 'models without loops' : 'looped models'}`,
-  ];
+  const here: Near = [(g) => g.device === device.id, (name) => `${name} on ${device.id}, ${modelsWords(!looped)}`];
   const hasChip = (g: JudgedGroup): boolean => chipOfId(g.device) === chipOfId(device.id);
   const sisters = (own: boolean): Near => [
     (g) => hasChip(g) && (g.looped === looped || !own),
@@ -293,7 +338,7 @@ export function nearestGroups(
     (name, own) => `${name} on ${gpusOf(own)}, none here`,
   ];
   const near: readonly Near[] = [
-    [(g) => g.device === device.id && g.looped === looped, (name) => `${name} on ${device.id}, ${models}`],
+    [exact, (name) => `${name} on ${device.id}, ${models}`],
     sisters(true),
     // Tables are of the GPU, so the model is what is new. An estimate is of other GPUs, mostly NVIDIA's: the GPU is.
     ...(estimated ? [here, others, alike] : [alike, here]),
@@ -305,7 +350,10 @@ export function nearestGroups(
     if (own.length === 0 || (ofEarlier && !own.some(isEarlier))) continue;
     const { nearest, others: further } = byVersion(own, server, device.id);
     const name = estimated ? `servers without kernel tables (${serversWords(nearest)})` : serversWords(nearest);
-    return { on: on(name, nearest), groups: nearest, others: further };
+    const ofHere = served.filter((g) => g.device === device.id);
+    const today = ofHere.filter((g) => !isEarlier(g));
+    const here = nearest.some((g) => g.device === device.id) ? [] : today.length > 0 ? today : ofHere;
+    return { on: on(name, nearest), groups: nearest, others: further, here };
   }
   return null;
 }
