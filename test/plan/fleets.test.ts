@@ -55,8 +55,8 @@ describe('fleets', () => {
       eightReplicas: 8 * users(reports[0] as PlanReport),
     });
     const text = fleetText(found, reports[0] as PlanReport, { width: 140, colour: false, best: true });
-    // Of ten lines two say how such predictions fared: a probability has its evidence beside it.
-    expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(10);
+    // Of eleven lines three say how such predictions fared: a probability has its evidence beside it.
+    expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(11);
     expect(text).toMatch(/, 9\d % sure\)/);
     expect(text).toMatch(/^Tested +published .* of vLLM [\d.]+.*: \d+ of \d+ in the interval/m);
     expect(text).toMatch(new RegExp(`^Deploy +${deploy.gpus} h100: `, 'm'));

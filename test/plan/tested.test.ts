@@ -56,7 +56,13 @@ describe(`figures of others (seed ${SEED})`, () => {
       on: 'vLLM of unknown version on h200, models without loops',
       ...of(groups[2]!),
     });
-    expect(faredWords(asked)).toContain('; vLLM of unknown version on h200, models without loops: ');
+    // In words where many are outside.
+    const words = '; vLLM of unknown version on h200, models without loops: ';
+    const told = (inside: number): boolean =>
+      faredWords({ ...asked, here: { ...asked.here!, figures: 20, inside } }).includes(
+        `${words}${inside} of 20 inside`,
+      );
+    expect([16, 17].map(told)).toEqual([true, false]);
     for (const [device, own] of [
       ['a100-80', 0],
       ['rtx-5090', 3],

@@ -12,6 +12,7 @@ import { promptPricer } from '../evaluate/prompt-time.js';
 import { planName } from '../words/words.js';
 import { applyTargets, timeLabel } from '../evaluate/targets.js';
 import { MATERIAL, runsToday } from './decide.js';
+import { isUnfit } from './representatives.js';
 import type { Plan, PlanRequest } from '../types.js';
 
 /** The plan that misses the time targets by least. */
@@ -53,11 +54,12 @@ function byExcess(r: PlanRequest, plans: readonly Plan[]): Plan[] {
 /**
  * Of plans that miss nothing but time: the closest, what would pass at even odds, and what to relax.
  * @param missed ids of the plans that no other target removed
+ * @returns null without prices, and where nobody would take any of them
  */
 export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: ReadonlySet<string>): Nearest | null {
   const candidates = byExcess(
     r,
-    plans.filter((p) => missed.has(p.id) && p.maxBatch.exact >= 1),
+    plans.filter((p) => missed.has(p.id) && p.maxBatch.exact >= 1 && !isUnfit(p)),
   );
   const [closest] = candidates;
   if (!closest || !r.pricer) return null;

@@ -7,7 +7,7 @@ import type { AsPublished, BreakEven, Plan, PlanReport, Score } from '../../plan
 import { measuredWords, shareLabel } from '../../plan/evaluate/fidelity.js';
 import { guessMark, shownDecode } from '../../plan/words/words.js';
 import { formatCount, formatTokens } from '../../numbers/units.js';
-import { isFullCache } from '../../plan/decide/representatives.js';
+import { isFullCache, isRuined } from '../../plan/decide/representatives.js';
 import { TWO_PASSES } from '../plan-rows.js';
 import { present } from '../../present.js';
 import { shareText, wrap } from './text.js';
@@ -130,11 +130,24 @@ const fallbackLabel = (report: PlanReport): 'Fastest' | 'Largest' => {
   return fallback && shownDecode(rowOf(report, fallback)).tokensPerSecond ? 'Fastest' : 'Largest';
 };
 
+const sureSpeed = (p: Plan): number => shownDecode(p).tokensPerSecond?.low ?? 0;
+
+/** `, lost rows and rows that forget tokens aside`: faster ones of the table, which no answer names. */
+function asideWords(report: PlanReport, choice: Choice): string {
+  const least = sureSpeed(rowOf(report, choice));
+  const faster = report.plans.filter((p) => p.maxBatch.exact >= 1 && sureSpeed(p) > least);
+  const kinds = present([
+    faster.some((p) => isRuined(p)) && 'lost rows',
+    faster.some((p) => p.beside && !isRuined(p)) && 'rows that forget tokens',
+  ]);
+  return kinds.length === 0 ? '' : `, ${kinds.join(' and ')} aside`;
+}
+
 /** `that runs today (it loses too much): lla-4x on vLLM 0.24.0: 5 fit. …`. */
 function fallbackWords(report: PlanReport, choice: Choice, scores: number): string {
   const why = { kept: '', lost: ' (it loses too much)', unknown: '' }[choice.quality];
   const { servedBy } = rowOf(report, choice);
-  const which = servedBy === null ? 'that fits' : 'that runs today';
+  const which = servedBy === null ? `that fits${asideWords(report, choice)}` : 'that runs today';
   return `${which}${why}: ${chosenWords(report, choice, servedBy === null ? '' : ` on ${servedBy}`, scores)}`;
 }
 

@@ -295,10 +295,11 @@ const commandWords = ({ serve, ...of }: Partial<FleetService> & Pick<FleetServic
 function rowWords(row: FleetRow, report: PlanReport): string {
   const { secondsPerStep: s } = row;
   const { tested } = report;
-  const sure = tested && isMostlyOutside(tested) ? ' by intervals that most published figures missed' : '';
+  const alone = promptsRisk(row.name, row.besidePrompts, report.contextTokens) ? ' without prompts' : '';
+  const outside = tested && isMostlyOutside(tested) ? ' by intervals that most published figures missed' : '';
   const time = s
     ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ` +
-      `${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure${sure}`})`
+      `${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure${alone}${outside}`})`
     : '';
   const most = row.mostUsersPerReplica === row.usersPerReplica ? '' : `, at most ${row.mostUsersPerReplica}`;
   const usd = row.usdPerHour === null ? '' : `; $${brief(row.usdPerHour)} an hour`;
