@@ -82,7 +82,7 @@ export function geometryFromConfig(json: unknown, name: string): Geometry {
   refuseClasses(c, family);
   refuseUnsupported(c);
   const { loops, about = [] } = family;
-  refuseLoops(c, [...(loops === null ? [] : [loops]), ...about], loops === null ? undefined : c.get(loops));
+  refuseLoops(c, about, loops);
   if (Object.values(PLAIN).includes(family)) refuseOwnCode(c);
   const read = family.read(c, String(modelType));
   const geometry = typeof modelType === 'string' ? { ...read, modelType } : read;

@@ -90,17 +90,25 @@ const typeOf = (c: Config): string =>
 /**
  * Refuses a field that means a loop or another cache where the family does not read it.
  * @param read fields of that kind that the family reads
- * @param loops passes that they say: another name for the same number is no other loop
+ * @param field where the family has its number of loops; another name for the same number is no other loop
  */
-export function refuseLoops(c: Config, read: readonly string[] = [], loops?: unknown): void {
+export function refuseLoops(c: Config, read: readonly string[] = [], field: string | null = null): void {
+  const loops = field === null ? undefined : c.get(field);
   const key = c.keys.find(
     (k) =>
       (LOOP_LIKE.test(k) || LOOPS_OR_CACHES.includes(k)) &&
       !read.includes(k) &&
+      k !== field &&
       c.on(k) &&
       (c.get(k) !== 1 || ON_AT_ONE.includes(k)) &&
       c.get(k) !== loops,
   );
+  if (key !== undefined && field !== null && loops === undefined)
+    c.refuse(
+      `${show(key)} says that the model loops, and a model of model_type ${typeOf(c)} has its loops in ${field}, ` +
+        'which is missing',
+      `if they are its loops, call them ${field}`,
+    );
   if (key !== undefined)
     c.refuse(
       `${show(key)} says that the model loops or keeps another cache, for which its model_type (${typeOf(c)}) is ` +

@@ -91,8 +91,10 @@ export function readServer(
         `${flag(name)} on: tokens of a prompt attend to all of it in this model, so prompts are read whole`,
         `leave ${flag(name)} out`,
       );
-  const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, usual.sequences);
-  const maxNumBatchedTokens = whole('maxNumBatchedTokens', 1, 2 ** 20, Math.max(maxNumSeqs, usual.batchedTokens));
+  const tokens = asked(s.maxNumBatchedTokens) ? whole('maxNumBatchedTokens', 1, 2 ** 20, 1) : null;
+  // A server lowers its own number of sequences to the tokens that an iteration has.
+  const maxNumSeqs = whole('maxNumSeqs', 1, 2 ** 16, Math.min(usual.sequences, tokens ?? Infinity));
+  const maxNumBatchedTokens = tokens ?? Math.max(maxNumSeqs, usual.batchedTokens);
   if (maxNumBatchedTokens < maxNumSeqs)
     throw new UserError(
       `--max-num-batched-tokens must be at least --max-num-seqs (${maxNumSeqs}), not ${maxNumBatchedTokens}`,

@@ -16,7 +16,7 @@ describe('refusals', () => {
     ['--arrivals closed --max-concurrency 4', '--max-concurrency says nothing of users'],
     ['--prompt-tokens normal:3', '--prompt-tokens must be tokens, uniform'],
     ['--prompt-tokens uniform:9-3', '--prompt-tokens must be tokens, uniform'],
-    ['--max-num-batched-tokens 8', '--max-num-batched-tokens must be at least --max-num-seqs'],
+    ['--max-num-batched-tokens 8 --max-num-seqs 16', '--max-num-batched-tokens must be at least --max-num-seqs'],
     ['--batch-wait-timeout-iters 20', '--batch-wait-max-tokens-ratio work together'],
     ['--prompt-tokens 120000 --max-model-len 32768', 'prompts of 120000 tokens exceed --max-model-len 32768'],
     ['--prompt-tokens 120000', 'prompts of 120000 tokens exceed the 65536 tokens that the model has positions for'],

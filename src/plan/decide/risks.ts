@@ -19,7 +19,7 @@ export function risksOf(r: PlanRequest, plans: readonly Plan[]): Warning[] {
   };
   if (r.device.calibration?.software === true)
     add('software-adapter', `times are those of a software adapter: they say nothing about a GPU`);
-  if (r.geometry.quantised?.whenLoaded)
+  if (r.geometry.quantised)
     add(
       'weights-unknown',
       `nothing is published about ${r.geometry.name} with weights in ${r.geometry.quantised.name}`,

@@ -143,8 +143,10 @@ class TraceReader {
       const line = this.first ?? this.lines.next();
       this.first = null;
       if (line === null) break;
-      const problem =
-        this.format.read(line, draft) ?? (draft.time < this.last ? 'arrives before the line above' : null);
+      const problem = this.format.read(line, draft);
+      // Such lines are not wrong, and leaving them out would leave out load.
+      if (problem === null && draft.time < this.last)
+        throw this.wrongLine('arrives before the line above', 'sort the lines by arrival');
       if (problem !== null) {
         if (!this.o.skipBad) throw this.wrongLine(problem, 'correct the line, or leave such lines out with --skip-bad');
         this.skipped++;
