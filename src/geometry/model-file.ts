@@ -11,6 +11,9 @@ import { isBundled } from './presets.js';
 /** Lies beside the config.json of TaH models (arXiv 2609.35748), which itself is that of their base. */
 const TAH_FILE = 'tah_config.json';
 
+/** What a LoRA adapter's folder has in place of a config.json. */
+const ADAPTER_FILE = 'adapter_config.json';
+
 /** `owner/name` as Hugging Face has it. */
 const HUB_ID = /^[a-z0-9][\w.-]{0,95}\/[a-z0-9](?!.*\.json$)[\w.-]{0,95}$/i;
 
@@ -43,6 +46,8 @@ export function readConfig(path: string): { readonly json: unknown; readonly nam
       `${show(path)} is no preset and no file here`,
       `if it is a Hugging Face model, download huggingface.co/${path}/resolve/main/config.json and give its path`,
     );
+  if (!existsSync(file) && existsSync(join(place, ADAPTER_FILE)))
+    throw new UserError(`${show(path)} is an adapter (${ADAPTER_FILE}), not a model`, 'merge it and give that folder');
   const json = parseConfig(readTextFile(file, 'model file', MAX_CONFIG_BYTES), `model file ${show(file)}`);
   const own = basename(file, '.json');
   const name = nameInConfig(json, own === 'config' ? basename(dirname(resolve(file))) : own);

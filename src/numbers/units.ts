@@ -102,9 +102,12 @@ export function parseNumber(
   const value = typeof text === 'number' ? text : DECIMAL.test(text) ? Number(text) : NaN;
   const kind = rule.whole ? 'a whole number' : 'a number';
   if (!Number.isFinite(value) || (rule.whole && !Number.isInteger(value)) || value < rule.min || value > rule.max) {
+    const percent = Number(/^([\d.]+)\s*%$/.exec(String(text))?.[1] ?? NaN) / 100;
     throw new UserError(
       `${subject} must be ${kind} from ${rule.min} to ${rule.max}, not ${show(received)}`,
-      `give ${kind} in that range${rule.or === undefined ? '' : `, or ${rule.or}`}`,
+      !rule.whole && percent >= rule.min && percent <= rule.max
+        ? `write ${Number(percent.toPrecision(12))}`
+        : `give ${kind} in that range${rule.or === undefined ? '' : `, or ${rule.or}`}`,
     );
   }
   return value;

@@ -22,7 +22,7 @@ export const ELSEWHERE: readonly (readonly [names: readonly string[], here: read
     ['max-batch-size', 'max-running-requests', 'batch-size'],
     ['max-num-seqs', 'batch'],
   ],
-  [['enforce-eager', 'eager'], ['execution']],
+  [['data-parallel-size', 'dp', 'dp-size'], ['replicas']],
   [['engine', 'backend', 'framework', 'server'], ['stack']],
   [['qps', 'rps', 'request-rate', 'requests-per-second'], ['rate']],
   [['concurrency', 'concurrent-users'], ['users']],
@@ -31,6 +31,17 @@ export const ELSEWHERE: readonly (readonly [names: readonly string[], here: read
   [['osl', 'output-len', 'random-output-len', 'max-tokens', 'output-length'], ['output-tokens']],
   [['itl', 'latency'], ['tpot']],
   [['price', 'cost', 'price-per-hour', 'cost-per-hour'], ['usd-per-hour']],
+];
+
+/** Options of servers that no setting stands for, and why. */
+const NOT_PLANNED: readonly (readonly [names: readonly string[], why: string])[] = [
+  [
+    ['enforce-eager', 'eager', 'disable-cuda-graph'],
+    'servers are planned with CUDA graphs, their default (--stack vllm-rlt: --execution); ',
+  ],
+  [['cpu-offload-gb', 'swap-space', 'kv-offloading-size'], 'memory of the host is not planned; '],
+  [['enable-lora', 'lora-modules', 'lora'], 'adapters are not planned: plan the merged model; '],
+  [['pipeline-parallel-size', 'pp', 'pp-size'], 'layers are not divided over GPUs here: --gpus divides heads; '],
 ];
 
 const SERVING: readonly string[] = [
@@ -44,6 +55,8 @@ const SERVING: readonly string[] = [
  * @returns words that end in a space; none where nothing is near
  */
 export function meant(unknown: string, known: readonly string[]): string {
+  const why = NOT_PLANNED.find(([names]) => names.includes(unknown))?.[1];
+  if (why !== undefined) return why;
   const here = ELSEWHERE.find(([names]) => names.includes(unknown))?.[1] ?? [];
   const own = here.find((name) => known.includes(name));
   if (own !== undefined) return `here it is --${own}; `;

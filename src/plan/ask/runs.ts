@@ -85,9 +85,18 @@ function pricesOf(
   devices: readonly string[] | null,
 ): (device: string | undefined) => Pick<Scenario, 'usdPerHour'> {
   if (value === undefined) return () => ({});
-  if (!String(value).includes('=')) return () => ({ usdPerHour: value });
+  const text = String(value).trim();
+  if (!text.includes('=')) {
+    const plain = /^[^\d.]{1,4}([\d.]+)$/.exec(text)?.[1];
+    if (text.includes(',') || plain !== undefined)
+      throw new UserError(
+        `--usd-per-hour must be a price or DEVICE=PRICE pairs, not ${show(text)}`,
+        plain === undefined ? 'write for example --usd-per-hour h100=2.5,h200=3.6' : `write ${plain}, in dollars`,
+      );
+    return () => ({ usdPerHour: value });
+  }
   const prices = new Map<string, number>();
-  for (const pair of String(value).split(',')) {
+  for (const pair of text.split(',')) {
     const [name = '', amount = '', ...rest] = pair.split('=');
     if (rest.length > 0 || name.trim() === '')
       throw new UserError(

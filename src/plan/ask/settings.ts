@@ -192,7 +192,7 @@ function checkGpus(g: Geometry, gpus: number): void {
   if (!divisors.includes(gpus)) {
     throw new UserError(
       `--gpus must divide the ${g.heads} query heads and fit the ${g.kvHeads} KV heads of ${g.name}, not ${gpus}`,
-      `use ${divisors.join(', ')}`,
+      `use ${divisors.join(', ')}; more GPUs are replicas: plan --users, simulate --replicas`,
     );
   }
 }

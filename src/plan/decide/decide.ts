@@ -240,7 +240,7 @@ export function wantedWords({
     targets.maxKl !== undefined && `KL measured here at most ${targets.maxKl} nats`,
     targets.minRecall !== undefined && `recall measured here at least ${targets.minRecall}`,
     targets.retrievalTokens !== null && `reliable retrieval to ${formatTokens(targets.retrievalTokens)}`,
-    (token !== null || first !== null) && `${Math.round(confidence * 100)} % sure`,
+    (token !== null || first !== null) && `${Number((confidence * 100).toPrecision(6))} % sure`,
   ]);
   return wanted.length === 0 ? '' : `; ${wanted.join(', ')}`;
 }

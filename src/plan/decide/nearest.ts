@@ -64,7 +64,7 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   const [closest] = candidates;
   if (!closest || !r.pricer) return null;
   const chance = chanceOf(r, closest);
-  const sure = `${Math.round(r.confidence * 100)} %`;
+  const sure = `${Number((r.confidence * 100).toPrecision(6))} %`;
   const batch = batchOf(r, closest);
   const lines = [
     `closest: ${planName(closest)}${r.gpus > 1 ? ` on ${r.gpus} GPUs` : ''}` +

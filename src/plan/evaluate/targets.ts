@@ -119,7 +119,7 @@ function chanceWords(r: PlanRequest, chance: number | null, time: Timed | null):
   const { estimate, low, high } = time.seconds;
   if (chance === null)
     return `${timeLabel(low, true)} to ${timeLabel(high, true)}, a bracket of the datasheet's rates, which cannot tell`;
-  const sure = `${timeLabel(timeAt(time, r.confidence), true)} at ${Math.round(r.confidence * 100)} %`;
+  const sure = `${timeLabel(timeAt(time, r.confidence), true)} at ${Number((r.confidence * 100).toPrecision(6))} %`;
   return `${timeLabel(estimate, true)} by the estimate, ${Math.floor(chance * 100)} % likely to meet it; ${sure}`;
 }
 
