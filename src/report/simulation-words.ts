@@ -15,10 +15,12 @@ export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
   nothing: 'nothing',
 };
 
-const seconds = (s: number): string => (s < 1 ? `${formatNumber(s * 1e3)} ms` : `${formatNumber(s)} s`);
+/** As it was asked: rounded, a target could look met that is not. */
+const exactTime = (s: number): string =>
+  s < 1 ? `${Number((s * 1e3).toPrecision(9))} ms` : `${Number(s.toPrecision(9))} s`;
 
 export const targetWords = ({ targets }: SimulationReport): string =>
-  `TTFT ${seconds(targets.ttftSeconds)} and TPOT ${seconds(targets.tpotSeconds)} for ` +
+  `TTFT ${exactTime(targets.ttftSeconds)} and TPOT ${exactTime(targets.tpotSeconds)} for ` +
   `${targets.percentile} % of the requests${defaultWords(targets)}`;
 
 /** ` (the default --ttft and --tpot)`: times that nobody asked for are told from those of the question. */

@@ -42,7 +42,7 @@ export function simulationTable(r: SimulationReport, options: { colour: boolean 
     : r.candidates
       ? rateTables(r.candidates)
       : [
-          ...runTable(r.runs),
+          ...runTable(r.runs, isJudged(r)),
           ...percentiles(r.runs[0]),
           ...depthTable(r.runs[0]),
           ...speculationTable(r.runs[0], r.server.maxNumSeqs),
@@ -93,12 +93,11 @@ function testedLines(r: SimulationReport): string[] {
 function rateTarget(r: SimulationReport): string[] {
   const unsure = unsureWords(r);
   const holds =
-    `the first number holds ${unsure === null ? 'with 97.5 % confidence ' : ''}for other draws of these requests, ` +
-    'even if every step takes the slow end of its interval';
-  return [
-    ...hanging(`Highest rate with ${targetWords(r)}; ${holds}:`),
-    ...(unsure === null ? [] : hanging(`No rate is sure: ${unsure}.`)),
-  ];
+    unsure === null
+      ? 'the first number holds with 97.5 % confidence for other draws of these requests, even if every step takes the ' +
+        'slow end of its interval:'
+      : `the first number is that of the slow end of intervals, but no rate is sure: ${unsure}.`;
+  return hanging(`Highest rate with ${targetWords(r)}; ${holds}`);
 }
 
 function rateLead(r: SimulationReport, candidates: readonly SustainedRate[]): string[] {
@@ -152,11 +151,11 @@ const span = (fast: number | null, slow: number | null): string => {
     : `${millis(fast)}–${millis(slow)}`;
 };
 
-function runTable(runs: readonly Run[]): string[] {
+function runTable(runs: readonly Run[], judged: boolean): string[] {
   const list = present<Column<Run>>([
     left('candidate', (s) => s.id),
     right('req/s', (s) => formatNumber(s.estimate.request_throughput)),
-    right('goodput', (s) => formatNumber(s.estimate.request_goodput)),
+    judged && right('goodput', (s) => formatNumber(s.estimate.request_goodput)),
     right('out tok/s', (s) => formatCount(s.estimate.output_throughput)),
     right('running', (s) => `${formatNumber(s.meanRunning)}/${s.mostRunning}`),
     right(
@@ -270,7 +269,7 @@ function rateTables(candidates: readonly SustainedRate[]): string[] {
     right('p99 TTFT', (s) => millis(s.atEstimate && shownOf(s.atEstimate, 'p99', 'ttft'))),
     right('p99 TPOT', (s) => millis(s.atEstimate && shownOf(s.atEstimate, 'p99', 'tpot'))),
     candidates.some((s) => s.usdPerMillionOutputTokens) &&
-      right('$/Mtok', (s) => (s.usdPerMillionOutputTokens ? formatNumber(s.usdPerMillionOutputTokens.estimate) : '–')),
+      right('$/Mtok', ({ usdPerMillionOutputTokens: usd }) => (usd?.high ? formatNumber(usd.high) : '–')),
     left('limit', missedWords),
   ]);
   const shown = candidates.filter((s) => s.refused === null);
@@ -336,7 +335,8 @@ function trust(r: SimulationReport): string[] {
       `prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ` +
       (s.asyncScheduling ? 'while the GPU works' : 'between iterations'),
     (r.candidates ?? r.ways)
-      ? 'slow, fast: every iteration takes the high, or the low end of its interval'
+      ? 'slow, fast: every iteration takes the high, or the low end of its interval; other columns are at the rate of ' +
+        'the estimate, but for $/Mtok, which is at the slow one'
       : 'fast–slow: every iteration (and transfer) takes the low, or the high end of its interval, and first tokens ' +
         'with their wait are as far off as published ones were; in parentheses the least and the most of these runs ' +
         'and the estimate',
