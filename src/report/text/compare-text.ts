@@ -160,6 +160,15 @@ function missedWords({ answer, removed }: PlanReport): string | null {
   return answer.verdict === 'nothing' && miss ? `${miss.id} misses ${miss.target}: ${miss.reason}` : null;
 }
 
+/** ` with kv-quant-4bit ($1.2 with full cache)`: the plan of a run that leads with another than the first. */
+function unlikeWords(first: PlanReport, of: PlanReport, priced: boolean, value: (of: Interval) => string): string {
+  const [own, other] = [leadRow(first), leadRow(of)];
+  if (!own || !other || own.codec.label === other.codec.label) return '';
+  const same = figuresOf(of.plans.find((p) => p.id === own.id) ?? null);
+  const figure = priced ? same?.usdPerMillionTokens : same?.tokensPerSecond;
+  return ` with ${other.codec.label}${figure ? ` (${value(figure)} with ${leadOf(first)!.name})` : ''}`;
+}
+
 /** Which run of a context wins, by how much over the next, and whether intervals tell them apart. */
 function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Differ): string {
   const [first, second] = sorted as [PlanReport, PlanReport | undefined];
@@ -183,10 +192,11 @@ function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Diffe
   const [x, y] = priced ? [a?.usdPerMillionTokens, b?.usdPerMillionTokens] : [a?.tokensPerSecond, b?.tokensPerSecond];
   if (!second || !x || !y) return start + price;
   const apart = x.low > y.high || y.low > x.high;
+  const value = (of: Interval): string => (priced ? `$${brief(of.estimate)}` : `${brief(of.estimate)} tok/s`);
   const slowEnd = ({ low, high }: Interval): string => (priced ? `$${brief(high)}` : `${brief(low)} tok/s`);
   return (
     `${start}${price}; next ${name(second)}, ` +
-    `${priced ? `$${brief(y.estimate)}` : `${brief(y.estimate)} tok/s`}${behind(first, second)}` +
+    `${value(y)}${unlikeWords(first, second, priced, value)}${behind(first, second)}` +
     (apart ? '' : ` (their intervals overlap; at the slow end ${slowEnd(x)} and ${slowEnd(y)})`)
   );
 }
