@@ -57,7 +57,7 @@ describe('fleets', () => {
     const text = fleetText(found, reports[0] as PlanReport, { width: 140, colour: false, best: true });
     // Of twelve lines three say how such predictions fared: a probability has its evidence beside it.
     expect(text.trimEnd().split('\n').length).toBeLessThanOrEqual(12);
-    expect(text).toMatch(/, 9\d % sure without prompts\)/);
+    expect(text).toMatch(/9\d % sure\s+without\s+prompts\)/);
     expect(text).toMatch(/^Tested +published .* of vLLM [\d.]+.*: \d+ of \d+ in the interval/m);
     expect(text).toMatch(new RegExp(`^Deploy +${deploy.gpus} h100: `, 'm'));
     const narrow = fleetText(found, reports[0] as PlanReport, { width: 60, colour: false, best: false });
