@@ -29,7 +29,7 @@ const namedDevice = (name: string): DeviceSpec | undefined => {
   return DEVICES.find((d) => plain(d.id) === wanted || plain(d.name) === wanted);
 };
 
-/** Names of a part of a GPU: MIG slices (`1g.10gb`), vGPU profiles (`A100-10C`), fractions (`h200/2`, `h100:0.5`, half). */
+/** Part of a GPU: MIG slices (`1g.10gb`), vGPU profiles (`A100-10C`), fractions (`h200/2`, `h100:0.5`, half). */
 const PART = /\bmig\b|\bvgpu\b|\bgrid\b|\bhalf\b|\b\d+g\.\d+gb\b|-\d+[abcq]$|[/:]\s*[\d.]+$/i;
 /** Memory in a name, such as `64gb`. */
 const MEMORY = /(?<![\d.])(\d{2,4})\s?gi?b\b/i;

@@ -26,8 +26,8 @@ function isFolder(path: string): boolean {
 }
 
 /**
- * Reads a model from a `config.json`, from the folder that holds one, or a bundled one by name. Its name is the last part of
- * `_name_or_path`, or else the folder's; that of the file where it is not called config.json.
+ * Reads a model from a `config.json`, from the folder that holds one, or a bundled one by name. Its name is the last
+ * part of `_name_or_path`, or else the folder's; that of the file where it is not called config.json.
  * @throws UserError when the path is no such file, is larger than 1 MiB or is not JSON, and as `geometryFromConfig`
  */
 export function readModelFile(path: string): Geometry {

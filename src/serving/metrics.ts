@@ -2,8 +2,8 @@
  * What a run counts, under the names of vLLM's serving benchmark. Times in seconds.
  *
  * TTFT: arrival to first token. TPOT: (E2EL − TTFT) / (output tokens − 1), one value a request of at least two tokens.
- * ITL: every gap between two tokens of a request (with speculation between rounds). E2EL: arrival to last token. Goodput: requests that meet every
- * target, a second. Duration: first arrival to last token.
+ * ITL: every gap between two tokens of a request (with speculation between rounds). E2EL: arrival to last token.
+ * Goodput: requests that meet every target, a second. Duration: first arrival to last token.
  */
 import { Load, Misses } from './misses.js';
 import { Sketch } from './sketch.js';

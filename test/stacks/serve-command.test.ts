@@ -202,7 +202,7 @@ describe('a rule of memory with steps', () => {
 });
 
 describe('Hugging Face ids', () => {
-  it('of a preset are that preset, in a plan too', async () => {
+  it('of a preset are that preset', () => {
     expect(findPreset('ByteDance/Ouro-1.4B').name).toBe('ouro-1.4b');
     expect(isPreset('ByteDance/Ouro-1.4B')).toBe(true);
     for (const other of ['meta-llama/Llama-3.1-8B', './ouro-1.4b', 'models/config.json', 'ouro-9b'])

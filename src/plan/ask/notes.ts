@@ -163,7 +163,7 @@ const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
         storedNote(g.quantised, float8),
   ]);
 
-/** Says so where a version of a server that was asked for does not have the model; null where it has, or nobody knows. */
+/** Says so where a version of a server does not have the model; null where it has, or nobody knows. */
 export function refusesModel({ stack, version, name }: Host, model: ModelSource): string | null {
   const served = servedBy(listedAs(model), stack);
   return served === null || hasModel(served, version)

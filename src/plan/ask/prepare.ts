@@ -152,8 +152,8 @@ export function prepare(scenario: Scenario, sources: Sources): Prepared {
     );
   if (spec && scenario.device !== undefined && device.vramBytes < PART_OF_MEMORY * spec.vramBytes)
     notes.push(
-      `${formatDecimalBytes(device.vramBytes)} of ${spec.name}'s ${formatDecimalBytes(spec.vramBytes)} are planned, at the ` +
-        'rates of the whole GPU: a slice of it (MIG) is slower',
+      `${formatDecimalBytes(device.vramBytes)} of ${spec.name}'s ${formatDecimalBytes(spec.vramBytes)} are planned, ` +
+        'at the rates of the whole GPU: a slice of it (MIG) is slower',
     );
   const settled = shared ? { ...scenario, utilization: UNIFIED_UTILIZATION } : scenario;
   const question = readQuestion(settled, geometry, (gpus) => serverOf(sources, gpus, scenario));

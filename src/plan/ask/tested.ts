@@ -55,7 +55,7 @@ export interface Tested {
   readonly mostly: Side | null;
   /** On which side nearly all were that lie outside; null where these are few, or on both. */
   readonly outsideMostly: Side | null;
-  /** Those of the GPU that was asked, of other models, where the others are of other GPUs; null where there are none. */
+  /** Of the GPU that was asked, and other models, where the others are of other GPUs; null where there are none. */
   readonly here: {
     readonly on: string;
     readonly figures: number;

@@ -94,8 +94,8 @@ function rateTarget(r: SimulationReport): string[] {
   const unsure = unsureWords(r);
   const holds =
     unsure === null
-      ? 'the first number holds with 97.5 % confidence for other draws of these requests, even if every step takes the ' +
-        'slow end of its interval:'
+      ? 'the first number holds with 97.5 % confidence for other draws of these requests, even if every step ' +
+        'takes the slow end of its interval:'
       : `the first number is that of the slow end of intervals, but no rate is sure: ${unsure}.`;
   return hanging(`Highest rate with ${targetWords(r)}; ${holds}`);
 }
@@ -335,8 +335,8 @@ function trust(r: SimulationReport): string[] {
       `prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ` +
       (s.asyncScheduling ? 'while the GPU works' : 'between iterations'),
     (r.candidates ?? r.ways)
-      ? 'slow, fast: every iteration takes the high, or the low end of its interval; other columns are at the rate of ' +
-        'the estimate, but for $/Mtok, which is at the slow one'
+      ? 'slow, fast: every iteration takes the high, or the low end of its interval; other columns are at the ' +
+        'rate of the estimate, but for $/Mtok, which is at the slow one'
       : 'fast–slow: every iteration (and transfer) takes the low, or the high end of its interval, and first tokens ' +
         'with their wait are as far off as published ones were; in parentheses the least and the most of these runs ' +
         'and the estimate',
