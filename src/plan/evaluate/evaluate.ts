@@ -39,7 +39,7 @@ import {
 } from '../../quality/quality.js';
 import type { Eviction } from '../../eviction/policy.js';
 import type { Configuration } from '../../schedule/schedule.js';
-import { listedAs, servedBy as stackServes } from '../../stacks/serving.js';
+import { listedAs, servedBy as stackServes, stackName } from '../../stacks/serving.js';
 import { formatDecimalBytes } from '../../numbers/units.js';
 import { defined, present } from '../../present.js';
 import { candidateId, candidateOf } from '../ask/candidates.js';
@@ -200,9 +200,14 @@ function promptChance(r: PlanRequest, { secondsToFirstToken: seconds, evidence }
 }
 
 function servedBy(r: PlanRequest, c: Candidate): string | null {
-  const { stack, servingStack } = r;
+  const { stack, servingStack, servingVersion: version, pricer } = r;
   if (servingStack === null || !isStacks(r, c) || !stackServes(listedAs(r), servingStack)) return null;
-  return (stack === servingStack ? r.pricer?.source : r.server?.server) ?? null;
+  if (stack !== servingStack) return r.server?.server ?? null;
+  const tables = stackName({ stack: servingStack, version: '' });
+  const priced = pricer?.source?.startsWith(tables) ? pricer.source.slice(tables.length) : null;
+  return version === null || priced === null || priced === version
+    ? (pricer?.source ?? null)
+    : `${tables}${version} with kernels of ${priced}`;
 }
 
 function prefillFigures(
