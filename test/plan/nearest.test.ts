@@ -48,6 +48,22 @@ describe('the closest plan', () => {
   });
 });
 
+it.each([
+  { model: 'ouro-1.4b', device: 'l40s', context: 3333, tpot: '12ms', gpus: 2 },
+  { model: 'huginn-3.5b', device: 'a100-80', context: 8192, tpot: '8ms' },
+  { model: 'ouro-1.4b', device: 'rtx-4090', context: 3333, tpot: '5ms', ttft: '300ms' },
+] as Scenario[])('a fleet of %j takes a row with each change that is named', async (s) => {
+  const question: Scenario = { ...s, codec: ['full', 'lla'], users: 20 };
+  const found = async (of: Scenario) => planFleet(of, 20, await readSources(of));
+  const { fleet, reports } = await found(question);
+  expect(fleet.rows).toEqual([]);
+  const { nearest } = reports.at(-1)!;
+  for (const way of waysOf(nearest!.text)) {
+    const eased = { ...question, ...Object.fromEntries(way.map(([flag, value]) => [NAMES[flag]!, value])) };
+    expect((await found(eased)).fleet.rows.length, JSON.stringify(way)).toBeGreaterThan(0);
+  }
+});
+
 describe('where the full cache misses a target and others do not', () => {
   it('the reason says so once, and what helps', async () => {
     const s: Scenario = { device: 'h100', context: '32k', ttft: '1s', codec: ['full', 'flashloop'] };
