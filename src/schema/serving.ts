@@ -78,7 +78,7 @@ export const WORKLOAD_SETTINGS = {
     title: 'Turns',
     help: 'turns of a conversation; each prompt holds what was said before [1]',
   },
-  sharedPrefix: { kind: 'amount', help: 'tokens that every conversation begins with, before those of --prompt-tokens' },
+  sharedPrefix: { kind: 'amount', help: 'tokens that every conversation begins with, before its prompts' },
   depth: {
     kind: 'text',
     title: 'Exit depth',
