@@ -8,7 +8,7 @@ import type { Pricer } from '../../cost/latency.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
-import { formatBytes } from '../../numbers/units.js';
+import { formatBytes, formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
 import { measuresUndivided } from '../../stacks/gpu-pricer.js';
@@ -48,9 +48,9 @@ export function notesOf(
   const { contextTokens, gpus, maxModelLen = Infinity } = question;
   const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
   return present([
-    scenario.ttft !== undefined &&
-      bringsRequests(scenario) &&
-      `--ttft ${String(scenario.ttft)} is judged by simulating the workload: it removes no plan`,
+    bringsRequests(scenario) &&
+      `rows count ${formatTokens(contextTokens)} tokens a sequence and no traffic: simulate, report and --users judge the workload` +
+        (scenario.ttft === undefined ? '' : `, and --ttft ${String(scenario.ttft)}`),
     scenario.context !== undefined &&
       maxModelLen < contextTokens &&
       `a server with --max-model-len ${maxModelLen} refuses the sequences of ${contextTokens} tokens of this plan: ` +

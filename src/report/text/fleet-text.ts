@@ -212,7 +212,7 @@ function stillLines(fleet: Fleet, report: PlanReport): AnswerLine[] {
     answerLine('Deploy', deploy ? rowWords(deploy, report) : `nothing with confidence: ${none}`),
     answerLine(
       'Instead',
-      deploy && eightGpus && eightGpus.oneReplica > 0
+      deploy && deploy.gpus > 1 && eightGpus && eightGpus.oneReplica > 0
         ? `8 GPUs that share the model serve ${eightGpus.oneReplica}, 8 that each hold it ${eightGpus.eightReplicas}`
         : null,
     ),
