@@ -221,6 +221,18 @@ describe('Hugging Face ids', () => {
     expect(plans[0]!.servedBy).toBe(`vLLM ${serverVersion} with kernels of 0.24.0`);
   });
 
+  it('are served on a GPU whose kernels nobody measured, where the server is known to run there', async () => {
+    const asked = async (device: string, model = 'ouro-1.4b') => (await plan({ device, model })).answer;
+    const { deploy, serve } = await asked('mi300x');
+    expect(deploy).toBeNull();
+    expect(serve).toMatch(/^vllm serve ByteDance\/Ouro-1\.4B .*; full cache, whose time there is an estimate$/);
+    for (const [device, model] of [
+      ['m3-max', 'ouro-1.4b'],
+      ['mi300x', 'huginn-3.5b'],
+    ] as const)
+      expect((await asked(device, model)).serve, device).toBeUndefined();
+  });
+
   it('serve the checkpoint that was asked for, whose scores may be those of another', async () => {
     const ask = { vram: '80GB', codec: ['full'] };
     const base = await plan({ ...ask, model: 'ouro-2.6b' });

@@ -148,8 +148,21 @@ export function decide(r: PlanRequest, all: readonly Plan[], simulated: ServingM
     alternatives,
     risks: risksOf(r, present([upside, deploy, fallback])),
     qualityLost: deploy?.qualityKept?.scores ?? [],
-    ...(deploy ? served(r, deploy) : fallback && fallback.servedBy !== null ? served(r, fallback) : {}),
+    ...(deploy
+      ? served(r, deploy)
+      : fallback && fallback.servedBy !== null
+        ? served(r, fallback)
+        : servedUnmeasured(r, usable)),
   };
+}
+
+/** The command for the full cache where the server is known, and its kernels were never measured on the GPU. */
+function servedUnmeasured(r: PlanRequest, plans: readonly Plan[]): Pick<Answer, 'serve'> {
+  const full = plans.find((p) => isFullCache(p) && p.cacheType === 'f16');
+  const host = STACKS.find((stack) => r.server?.server.startsWith(stackLabel(stack)));
+  if (r.servingStack !== null || !full || host === undefined || isRuntime(r.stack ?? undefined)) return {};
+  const { serve } = served({ ...r, servingStack: host }, full);
+  return serve === undefined ? {} : { serve: `${serve}; full cache, whose time there is an estimate` };
 }
 
 /** Where nothing is recommended: the fastest that runs today, else the fastest. */
