@@ -41,7 +41,9 @@ export function nearestNames(name: string, candidates: readonly string[], most: 
     const [short, long] = wanted.length < other.length ? [wanted, other] : [other, wanted];
     const tells = short.length >= SHORTEST_WITHIN && MOST_TIMES_LONGER * short.length >= long.length;
     const contained = tells && long.includes(short);
-    const distance = contained ? Math.abs(other.length - wanted.length) / 16 : editDistance(wanted, other);
+    // All that was written stands in the candidate, or only a part of it.
+    const each = other.includes(wanted) ? 1 / 64 : 1 / 16;
+    const distance = contained ? each * Math.abs(other.length - wanted.length) : editDistance(wanted, other);
     if (contained || distance <= Math.max(wanted.length, other.length) / 3) near.push({ name: candidate, distance });
   }
   return near

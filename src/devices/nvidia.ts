@@ -1,4 +1,4 @@
-/** NVIDIA's accelerators, by their datasheets. */
+/** NVIDIA's accelerators of data centres, by their datasheets; cards without HBM are in nvidia-cards.ts. */
 import type { DeviceSpec } from './device.js';
 
 const GB = 1e9;
@@ -11,7 +11,7 @@ const TERA = 1e12;
  * streaming multiprocessors. A bridge, or a rack's switches, join so many `gpus`; more are joined by `pcie` (GB/s, one
  * direction), for a rack its network.
  */
-function nvidia(
+export function nvidia(
   id: string,
   name: string,
   adapterPattern: string,
@@ -62,7 +62,7 @@ function nvidia(
   };
 }
 
-/** NVIDIA devices. */
+/** NVIDIA devices with HBM. */
 export const NVIDIA: readonly DeviceSpec[] = [
   nvidia(
     'h200',
@@ -259,111 +259,5 @@ export const NVIDIA: readonly DeviceSpec[] = [
     { vramGb: 288, driverMib: 284_208, memory: 8000, f32: 80, matrix: 2500, sms: 152, l2Mib: 126 },
     ['NVLink 5', 900, { gpus: 72, pcie: 50 }],
     'NVIDIA GB300 NVL72 datasheet over 72 (576 TB/s, 360 PFLOP/s sparse; the chip carries 288 GB); nvidia-smi',
-  ),
-  nvidia(
-    'l40s',
-    'L40S',
-    'l40s',
-    { vramGb: 48, driverMib: 46_068, memory: 864, f32: 91.6, matrix: 362, product: 269.2, sms: 142, l2Mib: 96 },
-    ['PCIe 4.0 x16', 32],
-    'NVIDIA L40S datasheet; nvidia-smi (ECC on)',
-  ),
-  nvidia(
-    'l4',
-    'L4',
-    '\\bl4\\b',
-    { vramGb: 24, driverMib: 23_034, memory: 300, f32: 30.3, matrix: 121, product: 70.9, sms: 58, l2Mib: 48 },
-    ['PCIe 4.0 x16', 32],
-    'NVIDIA L4 datasheet; nvidia-smi (ECC on)',
-  ),
-  nvidia(
-    'rtx-5090',
-    'GeForce RTX 5090',
-    'rtx 5090(?! (laptop|d\\b))',
-    {
-      vramGb: 32,
-      driverMib: 32_607,
-      memory: 1792,
-      f32: 104.8,
-      matrix: 209.5,
-      product: 238,
-      sms: 170,
-      l2Mib: 96,
-      halved: true,
-    },
-    ['PCIe 5.0 x16', 64],
-    'NVIDIA RTX Blackwell GPU architecture whitepaper; nvidia-smi',
-    'rtx-pro-6000',
-  ),
-  nvidia(
-    'rtx-5080',
-    'GeForce RTX 5080',
-    'rtx 5080(?! laptop)',
-    {
-      vramGb: 16,
-      driverMib: 16_303,
-      memory: 960,
-      f32: 56.3,
-      matrix: 112.6,
-      product: 102.9,
-      sms: 84,
-      l2Mib: 64,
-      halved: true,
-    },
-    ['PCIe 5.0 x16', 64],
-    'NVIDIA RTX Blackwell GPU architecture whitepaper; nvidia-smi',
-  ),
-  nvidia(
-    'rtx-pro-6000',
-    'RTX PRO 6000 Blackwell',
-    'rtx pro 6000',
-    { vramGb: 96, driverMib: 97_887, memory: 1792, f32: 125, matrix: 503.8, product: 413.7, sms: 188, l2Mib: 128 },
-    ['PCIe 5.0 x16', 64],
-    'NVIDIA RTX PRO 6000 Blackwell datasheet (Workstation Edition; the Server Edition is up to 4 % slower); nvidia-smi',
-  ),
-  nvidia(
-    'rtx-4090',
-    'GeForce RTX 4090',
-    'rtx 4090(?! (laptop|d\\b))',
-    {
-      vramGb: 24,
-      driverMib: 24_564,
-      memory: 1008,
-      f32: 82.6,
-      matrix: 165.2,
-      product: 165.3,
-      sms: 128,
-      l2Mib: 72,
-      halved: true,
-    },
-    ['PCIe 4.0 x16', 32],
-    'NVIDIA Ada GPU architecture whitepaper; nvidia-smi',
-  ),
-  nvidia(
-    'rtx-3090',
-    'GeForce RTX 3090',
-    'rtx 3090(?! ti)',
-    {
-      vramGb: 24,
-      driverMib: 24_576,
-      memory: 936,
-      f32: 35.6,
-      matrix: 71,
-      product: 76.6,
-      sms: 82,
-      l2Mib: 6,
-      halved: true,
-      fp8: false,
-    },
-    ['NVLink 3 bridge', 56, { gpus: 2, pcie: 32 }],
-    'NVIDIA Ampere GA102 whitepaper; nvidia-smi',
-  ),
-  nvidia(
-    'rtx-6000-ada',
-    'RTX 6000 Ada Generation',
-    'rtx 6000 ada',
-    { vramGb: 48, driverMib: 49_140, memory: 960, f32: 91.1, matrix: 364, sms: 142, l2Mib: 96 },
-    ['PCIe 4.0 x16', 32],
-    'NVIDIA RTX 6000 Ada datasheet (1,457 sparse FP8); nvidia-smi (ECC off)',
   ),
 ];

@@ -313,6 +313,9 @@ export const usualStack = (model: string | null): Stack => STACKS.find((stack) =
  * mha_varlen_fwd calls set_params_splitkv only under seqlenq_ngroups_swapped, which num_heads > num_heads_k asks for.
  */
 const FLASH_ATTENTION_2: readonly string[] = [
+  'a10',
+  'a10g',
+  'a40',
   'a100-40',
   'a100-80',
   'a100-80-pcie',
@@ -325,6 +328,7 @@ const FLASH_ATTENTION_2: readonly string[] = [
   'rtx-5080',
   'rtx-5090',
   'rtx-6000-ada',
+  'rtx-a6000',
   'rtx-pro-6000',
 ];
 
