@@ -199,6 +199,10 @@ export function priceCalls(
   return sum.finish(collectives, gpus, submissions, sequences ?? 0);
 }
 
+/** True where a server runs the kernels: one call reads all prompts of an iteration. */
+export const isServer = ({ sequenceOverhead }: Pick<Pricer, 'sequenceOverhead'>): boolean =>
+  sequenceOverhead !== undefined;
+
 /** Sums the prices of a schedule's calls. */
 class Sum {
   private readonly groups = new Groups();

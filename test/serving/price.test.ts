@@ -93,6 +93,31 @@ describe('a mixed batch', () => {
     expect(latent.blocksPerUnit).toBe(0);
   });
 
+  it('of several prompts makes its calls once where a server runs it, and for each of them elsewhere', () => {
+    const c = configuration('full/full');
+    const { sequenceOverhead: _server, ...kernels } = request.pricer!;
+    expect(kernels.stepOverhead.estimate).toBe(0);
+    const uniform = streamOf(SEED, 7);
+    const count = 2 + Math.floor(6 * uniform());
+    const tokens = 16 + Math.floor(400 * uniform());
+    const price = (of: PriceTables, chunks: readonly number[]): number => {
+      const batch = batchOf(of, []);
+      for (const n of chunks) batch.addChunk(n, 0, false);
+      return new CostModelPricer(of).seconds(batch);
+    };
+    const own = (of: PriceTables): number => of.chunk.at(tokens, 0);
+    for (const [pricer, calls] of [
+      [request.pricer!, 1],
+      [kernels, count],
+    ] as const) {
+      const of = new PriceTables(c, pricer, OPTIONS);
+      const products = of.overhead + of.shared.at(count * tokens);
+      // A chunk of one token has the launches of any, and hardly anything else.
+      const expected = products + count * own(of) - (count - calls) * of.chunk.at(1, 0);
+      expect(price(of, new Array<number>(count).fill(tokens))).toBeCloseTo(expected, 9);
+    }
+  });
+
   it('beside a prompt takes as many times the attention as the pricer says, and no longer without one', () => {
     const c = configuration('full/full');
     const asked: number[][] = [];

@@ -135,13 +135,13 @@ export class LoopCostPricer implements LoopPricer {
       size === 0 ? 0 : looped * tables.shared.at(rows) + tables.own.at(rows) + reads * attentionOf(tables, batch);
     let prompts = looped * (tables.shared.at(size + chunks.total) - (size === 0 ? 0 : tables.shared.at(size)));
     prompts += (tables.passes - 1) * looped * tables.shared.at(chunks.total);
+    prompts += tables.chunksOf(batch);
+    if (bound === 'estimate') return (steps + prompts) / loops;
     let wide = 0;
     for (let i = 0; i < chunks.count; i++) {
       const [tokens, before] = [chunks.tokens[i]!, chunks.before[i]!];
-      prompts += tables.chunk.at(tokens, before);
-      if (bound !== 'estimate') wide += (tokens / chunks.total) * tables.chunkWidth(bound, tokens, before);
+      wide += (tokens / chunks.total) * tables.chunkWidth(bound, tokens, before);
     }
-    if (bound === 'estimate') return (steps + prompts) / loops;
     return ((size === 0 ? 0 : steps * tables.stepWidth(bound, size, batch.meanLength)) + prompts * wide) / loops;
   }
 

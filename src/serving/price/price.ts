@@ -13,7 +13,7 @@
  * between neighbouring knots; chunks over tokens × tokens before them.
  */
 import { isUncompressed, takesTwoPasses } from '../../codecs/registry.js';
-import { priceCalls, type Pricer, type SchedulePrice } from '../../cost/latency.js';
+import { isServer, priceCalls, type Pricer, type SchedulePrice } from '../../cost/latency.js';
 import { allocatedTokens } from '../../eviction/policy.js';
 import { STORAGE_BYTES } from '../../../kernels/op-class.js';
 import { KERNELS, type KernelCall } from '../../../kernels/registry.js';
@@ -145,6 +145,7 @@ export class PriceTables {
   readonly head: Lazy;
   readonly own: Lazy;
   readonly chunk: LazyGrid;
+  private launches: number | undefined;
   readonly overhead: number;
   /** Of the server, for each sequence of an iteration. */
   readonly perSequence: number;
@@ -246,6 +247,18 @@ export class PriceTables {
     return runSchedule(this.c, { from: before, tokens }, { chunkTokens, method, ends });
   }
 
+  /** Seconds of attention and codec of an iteration's chunks: a server makes one call of each kind for all of them. */
+  chunksOf({ chunks: { count, tokens, before } }: MixedBatch): number {
+    let seconds = 0;
+    for (let i = 0; i < count; i++) seconds += this.chunk.at(tokens[i]!, before[i]!);
+    return count > 1 ? seconds - (count - 1) * (this.launches ??= this.launchesOf()) : seconds;
+  }
+
+  /** What a chunk of one token takes: launches, nearly all of it. */
+  private launchesOf(): number {
+    return isServer(this.pricer) ? this.estimate(this.runOf(1, 0, false), () => true, this.outside) : 0;
+  }
+
   private chunkPart(tokens: number, before: number): number {
     const run = this.runOf(tokens, before, false);
     const waits = this.submissionsOf(run) - 1;
@@ -320,7 +333,7 @@ export class CostModelPricer implements IterationPricer {
     }
     if (chunks.count > 0) {
       if (tables.passes > 1) seconds += tables.shared.at(chunks.total);
-      for (let i = 0; i < chunks.count; i++) seconds += tables.chunk.at(chunks.tokens[i]!, chunks.before[i]!);
+      seconds += tables.chunksOf(batch);
     }
     return bound === 'estimate' ? seconds : this.widened(batch, bound, seconds, attention);
   }
