@@ -4,7 +4,7 @@ import type { Interval } from '../cost/evidence.js';
 import { best } from '../numbers/best.js';
 import { contradictedMetrics } from '../plan/evaluate/evaluate.js';
 import { planName, shownDecode, timeColumn, timeWords } from '../plan/words/words.js';
-import type { Choice } from '../plan/answer-types.js';
+import type { Choice, Warning } from '../plan/answer-types.js';
 import type { Plan, PlanReport, Score } from '../plan/types.js';
 import { present } from '../present.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
@@ -99,11 +99,31 @@ export function costWords({ report, fleet }: Pick<View, 'report' | 'fleet'>, sim
   const hour = usdPerHour * gpus;
   const of = replicas > 1 ? ` of ${replicas} replicas` : '';
   const all = gpus > 1 ? `${gpus} GPUs${of} at $${formatNumber(usdPerHour)} an hour each` : 'One GPU';
+  const million = simulatedUsd(simulated, hour);
   return (
     `${all}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, busy or not. $/M tokens counts ` +
-    'output tokens and the time of decoding alone; prompts take time too.'
+    'output tokens and the time of decoding alone, of so many sequences all the time; ' +
+    (million === null
+      ? 'prompts take time too.'
+      : `as the workload was simulated, with its prompts, a million output tokens cost $${formatNumber(million)}.`)
   );
 }
+
+/** Dollars of a million output tokens of the workload; null where none was simulated. */
+function simulatedUsd(simulated: Simulated | null, usdPerHour: number): number | null {
+  const service = simulated?.fleet?.deploy ?? simulated?.fleet?.upside;
+  if (service) return (1e6 * usdPerHour) / 3600 / service.outputTokensPerSecond;
+  return simulated?.report?.runs[0]?.usdPerMillionOutputTokens?.estimate ?? null;
+}
+
+/** Risks that a page has room for. */
+const MOST_RISKS = 4;
+
+/** Risks of the answer; where the workload was simulated, none of prompts as long as the table's sequences. */
+export const shownRisks = ({ answer }: PlanReport, simulated: Simulated | null): readonly Warning[] =>
+  answer.risks
+    .filter(({ code }) => code !== 'prompts-between' || !(simulated?.report ?? simulated?.fleet))
+    .slice(0, MOST_RISKS);
 
 /** The GPUs of the answer: those of all users, of the rate of requests, or else of one replica. */
 function boughtFor(

@@ -3,7 +3,15 @@ import type { Plan, PlanReport } from '../plan/types.js';
 import { guessWords, shownDecode, timeWords } from '../plan/words/words.js';
 import { commandLine } from './command-line.js';
 import { figuresText } from '../quality/contradictions.js';
-import { beforeSigning, costWords, decisionRows, lossColumns, lossTable, sheetColumns } from './decision.js';
+import {
+  beforeSigning,
+  costWords,
+  decisionRows,
+  lossColumns,
+  lossTable,
+  sheetColumns,
+  shownRisks,
+} from './decision.js';
 import { upsideLabel } from './text/answer-text.js';
 import { fleetLines, questionWords, replicaWords } from './text/fleet-text.js';
 import { decisionPicture } from './pictures/index.js';
@@ -41,7 +49,7 @@ export function reportMarkdown(
     ...losses(report),
     ...section(
       'Risk',
-      report.answer.risks.slice(0, MOST_RISKS).map((r) => `- ${markdownText(r.message)}`),
+      shownRisks(report, simulated).map((r) => `- ${markdownText(r.message)}`),
     ),
     ...section('Cost', [markdownText(costWords(view, simulated))]),
     ...section(
@@ -74,8 +82,6 @@ export function reportMarkdown(
     ...appendices(report),
   ].join('\n');
 }
-
-const MOST_RISKS = 4;
 
 const section = (title: string, body: readonly string[]): string[] =>
   body.length === 0 ? [] : [`### ${title}`, '', ...body, ''];

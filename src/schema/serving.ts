@@ -54,7 +54,7 @@ export const WORKLOAD_SETTINGS = {
   think: {
     kind: 'amount',
     title: 'Time to think',
-    help: "mean time between an answer and the user's next request, such as 5s [0]",
+    help: 'mean time between an answer and the next request of its user, or turn of its conversation, such as 5s [0]',
   },
   promptTokens: {
     kind: 'amount',

@@ -12,6 +12,7 @@ import { fleetLines, questionWords, replicaWords } from '../text/fleet-text.js';
 import {
   beforeSigning,
   costWords,
+  shownRisks,
   decisionRows,
   lossColumns,
   lossTable,
@@ -76,7 +77,7 @@ export function sheetSection(view: View, simulated: Simulated | null): Html {
     classes: 'sheet-table',
     row: ({ role, plan }) => html` data-role="${role}" data-plan="${plan.id}"`,
   });
-  const risks = report.answer.risks.slice(0, MOST_RISKS).map((r) => html`<li>${r.message}</li>`);
+  const risks = shownRisks(report, simulated).map((r) => html`<li>${r.message}</li>`);
   const risk = risks.length === 0 ? html`<p>None but what is to be checked below.</p>` : html`<ul>${risks}</ul>`;
   const cost = html`<h3>Cost</h3><p>${costWords(view, simulated)}</p>`;
   return html`${rows.length === 0 ? '' : table}
@@ -99,9 +100,6 @@ function lossSection(report: PlanReport, rows: readonly DecisionRow[]): Html {
   const more = loss.more > 0 ? html`<p class="units">${loss.more} more tasks lose less.</p>` : '';
   return html`${table}${more}`;
 }
-
-/** Risks on the first page; the notes have them all. */
-const MOST_RISKS = 4;
 
 const badge = (evidence: string | null): Html =>
   evidence === null

@@ -109,7 +109,10 @@ export function readWorkload(
   if (asked(w.trace)) {
     const misplaced = MADE_UP.find((name) => asked(w[name]));
     if (misplaced !== undefined)
-      throw new UserError(`${flag(misplaced)} says nothing of a trace`, `leave ${flag(misplaced)} or --trace out`);
+      throw new UserError(
+        `${flag(misplaced)} says nothing of a trace`,
+        misplaced === 'requests' ? `${flag('limit')} reads its first lines` : `leave ${flag(misplaced)} or --trace out`,
+      );
     return readTrace(w, number, positions, skipBad);
   }
   for (const name of ['speedUp', 'limit'] as const)
