@@ -49,8 +49,8 @@ export function notesOf(
   const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
   return present([
     bringsRequests(scenario) &&
-      `rows count ${formatTokens(contextTokens)} tokens a sequence and no traffic: simulate, report and --users judge ` +
-        'the workload' +
+      `rows count ${formatTokens(contextTokens)} tokens a sequence and no traffic: simulate, report and --users ` +
+        'judge the workload' +
         (scenario.ttft === undefined ? '' : `, and --ttft ${String(scenario.ttft)}`),
     scenario.context !== undefined &&
       maxModelLen < contextTokens &&
