@@ -109,6 +109,8 @@ export interface Point {
 export interface BandPoint extends Point {
   readonly low: number;
   readonly high: number;
+  /** Where it is not that of the whole line. */
+  readonly evidence?: Evidence;
 }
 
 /** Edges of an interval, of which the second is filled down to the first: up to three of them stay apart. */
@@ -135,7 +137,7 @@ export interface BandLine {
   readonly points: readonly BandPoint[];
 }
 
-/** The band of its intervals, and the line in the look of its evidence. */
+/** The band of its intervals, and the line in the look of its evidence, point by point where these differ. */
 export function bandedLine(
   theme: Theme,
   { label, evidence, points }: BandLine,
@@ -143,10 +145,13 @@ export function bandedLine(
   more: Pick<ChartDataset<'line'>, 'pointRadius' | 'order'>,
 ): ChartDataset[] {
   const colour = colourOf(theme, index);
+  const styles = points.map((p) => evidenceStyle(p.evidence ?? evidence, colour, theme.paper));
   return [
     ...bandOf(points, colour),
     {
       ...evidenceStyle(evidence, colour, theme.paper),
+      pointBackgroundColor: styles.map((style) => style.pointBackgroundColor),
+      segment: { borderDash: ({ p1DataIndex }) => styles[p1DataIndex]!.borderDash },
       ...more,
       label,
       data: points.map((p) => ({ x: p.x, y: p.y })),

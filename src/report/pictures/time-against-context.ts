@@ -41,7 +41,8 @@ export function timeLines(view: View): TimeLines | null {
       if (maxBatch(memoryModel(c, x, request.pageTokens), usable, request.server?.more) < batch) continue;
       const step = priceStep(c, pricer, batch, x);
       evidence = weaker(evidence, step.evidence);
-      points.push({ x, y: step.estimate * 1e3, low: step.low * 1e3, high: step.high * 1e3 });
+      const { estimate, low, high } = step;
+      points.push({ x, y: estimate * 1e3, low: low * 1e3, high: high * 1e3, evidence: step.evidence });
     }
     return points.length > 1 ? [{ id: plan.id, label: planName(plan), evidence, points }] : [];
   });
