@@ -137,7 +137,7 @@ const verdict = (run: Run, { targets, tested }: Pick<SimulationReport, 'targets'
     ? 'meets the targets, even if every step takes the slow end of its ' +
         `interval${unsure === null ? '' : `, but that is not sure: ${unsure}`}${warmedUp(run.high, targets)}`
     : meets(run.high, targets) && meets(run.estimate, targets)
-      ? 'meets the targets in this run, at the slow end too, but ' +
+      ? 'may meet the targets: this run does, at the slow end too, but ' +
         `${run.completed} request${run.completed === 1 ? ' does' : 's do'} not make sure that others do`
       : meets(run.estimate, targets)
         ? 'meets the targets by the estimate, but not if every step takes the slow end of its interval'

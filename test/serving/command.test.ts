@@ -112,7 +112,7 @@ describe('the answer', () => {
     const { out } = await simulate(...BASE);
     const lead = out.split('\n\n')[0]!.split('\n');
     expect(lead.length).toBeLessThanOrEqual(9);
-    expect(out).toMatch(/meets the targets/);
+    expect(out).toMatch(/may meet the targets/);
     const csv = (await simulate(...BASE, '--format', 'csv')).out.trim().split('\n');
     expect(csv).toHaveLength(61);
     expect(csv[1]!.split(',')).toHaveLength(csv[0]!.split(',').length);
@@ -154,15 +154,15 @@ it('prices tokens by the throughput that it shows', async () => {
     const argv = [...BASE, '--usd-per-hour', '10', '--replicas', '2', '--rate', `${demand}`];
     return (await report(...argv, '--find-rate', '--percentile', '90')).candidates![0]!;
   };
-  const found = await at(3600);
+  const found = await at(4000);
   const { requestsPerSecond: rate, outputTokensPerSecond, usdPerMillionOutputTokens, replicasFor } = found;
   expect(outputTokensPerSecond).toBeCloseTo(40 * rate.estimate, 6);
   expect(usdPerMillionOutputTokens!.estimate).toBeCloseTo((2 * 10 * 1e6) / 3600 / outputTokensPerSecond, 6);
   // More than are simulated together are no more than twice those of half the demand, nor than their proportion.
   const needed = replicasFor!.replicas.estimate;
   expect(needed).toBeGreaterThan(32);
-  expect(needed).toBeLessThanOrEqual(2 * (await at(1800)).replicasFor!.replicas.estimate);
-  expect(Math.abs(needed / (3600 / (rate.estimate / 2)) - 1)).toBeLessThan(0.1);
+  expect(needed).toBeLessThanOrEqual(2 * (await at(2000)).replicasFor!.replicas.estimate);
+  expect(Math.abs(needed / (4000 / (rate.estimate / 2)) - 1)).toBeLessThan(0.1);
 });
 
 it('says of sequences no more tokens than the cache holds', async () => {
@@ -336,7 +336,7 @@ describe('settings', () => {
     expect(out.replace(/\s+/g, ' ')).toContain('does not meet the targets: no request has a second token');
     expect((await report(...one, '--find-rate')).candidates![0]).toMatchObject({ requestsPerSecond: { estimate: 0 } });
     // Where nobody asked for it, first tokens decide.
-    expect((await simulate(...open)).out.replace(/\s+/g, ' ')).toMatch(/: meets the targets/);
+    expect((await simulate(...open)).out.replace(/\s+/g, ' ')).toMatch(/: may meet the targets/);
     expect((await report(...open, '--find-rate')).candidates![0]!.requestsPerSecond.low).toBeGreaterThan(0);
   });
 

@@ -186,7 +186,7 @@ describe('of few requests', () => {
     expect(text(r)).toContain('misses the targets');
     expect(r.runs[0]!.estimate.p99_ttft_ms! / 1e3).toBeGreaterThan(ttft);
     const met = await simulated({ ...scenario, ttft: `${most * 1.001}s`, tpot: '60s' }, { bounds: ['estimate'] });
-    expect(text(met)).toContain('meets the targets');
+    expect(text(met)).toContain('may meet the targets');
     expect(met.runs[0]!.estimate.p99_ttft_ms! / 1e3).toBeLessThan(most * 1.001);
   });
 
