@@ -5,6 +5,7 @@ import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { prepare, type ModelSource, type Sources } from '../plan/ask/prepare.js';
+import { withoutTraffic } from '../plan/ask/notes.js';
 import { readSources } from '../plan/ask/on-disk.js';
 import type { Explained } from '../plan/evaluate/explain.js';
 import { present } from '../present.js';
@@ -195,7 +196,7 @@ async function planOne(
 ): Promise<Planned> {
   const sources = await readSources(scenario, model);
   const { request, refused } = prepare(scenario, sources);
-  const report = makePlan(request, refused, { everyRow });
+  const report = makePlan(withoutTraffic(scenario, request), refused, { everyRow });
   const explained =
     explain === null || !hasSolution(report)
       ? null

@@ -15,7 +15,7 @@ import { measuresUndivided } from '../../stacks/gpu-pricer.js';
 import { storedNote, type Float8 } from '../../stacks/fewer-bits.js';
 import { hasModel, listedAs, servedBy, versionsWords } from '../../stacks/serving.js';
 import { listed } from '../words/words.js';
-import type { Candidate } from '../types.js';
+import type { Candidate, PlanRequest } from '../types.js';
 import type { ModelSource, Sources } from './prepare.js';
 import type { Host } from './server.js';
 import { bringsRequests, type Question } from './settings.js';
@@ -48,10 +48,9 @@ export function notesOf(
   const { contextTokens, gpus, maxModelLen = Infinity } = question;
   const alike = publishedAs === null && !fidelity ? presetOfShape(geometry) : undefined;
   return present([
-    bringsRequests(scenario) &&
-      `rows count ${formatTokens(contextTokens)} tokens a sequence and no traffic: simulate, report and --users ` +
-        'judge the workload' +
-        (scenario.ttft === undefined ? '' : `, and --ttft ${String(scenario.ttft)}`),
+    scenario.ttft !== undefined &&
+      bringsRequests(scenario) &&
+      `--ttft ${String(scenario.ttft)} is judged by simulating the workload: it removes no plan`,
     scenario.context !== undefined &&
       maxModelLen < contextTokens &&
       `a server with --max-model-len ${maxModelLen} refuses the sequences of ${contextTokens} tokens of this plan: ` +
@@ -163,6 +162,15 @@ const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
       `weights of layers are stored in ${g.quantised.name}: memory counts that, times are those of products with ` +
         storedNote(g.quantised, float8),
   ]);
+
+/** A request whose plan nobody simulates beside it: a note says that its rows count no traffic, where there is any. */
+export function withoutTraffic(scenario: Scenario, request: PlanRequest): PlanRequest {
+  if (!bringsRequests(scenario)) return request;
+  const note =
+    `rows count ${formatTokens(request.contextTokens)} tokens a sequence and no traffic: simulate, report and --users ` +
+    'judge the workload';
+  return { ...request, notes: [...request.notes, note] };
+}
 
 /** Says so where a version of a server does not have the model; null where it has, or nobody knows. */
 export function refusesModel({ stack, version, name }: Host, model: ModelSource): string | null {
