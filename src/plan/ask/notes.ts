@@ -163,7 +163,7 @@ const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
         storedNote(g.quantised, float8),
   ]);
 
-/** A request whose plan nobody simulates beside it: a note says that its rows count no traffic, where there is any. */
+/** The request of a plan alone: where the scenario has traffic a note says that rows do not count it. */
 export function withoutTraffic(scenario: Scenario, request: PlanRequest): PlanRequest {
   if (!bringsRequests(scenario)) return request;
   const note =
@@ -172,7 +172,7 @@ export function withoutTraffic(scenario: Scenario, request: PlanRequest): PlanRe
   return { ...request, notes: [...request.notes, note] };
 }
 
-/** Says so where a version of a server does not have the model; null where it has, or nobody knows. */
+/** Says so where a version of a server does not have the model; null where it has it, or nobody knows. */
 export function refusesModel({ stack, version, name }: Host, model: ModelSource): string | null {
   const served = servedBy(listedAs(model), stack);
   return served === null || hasModel(served, version)
