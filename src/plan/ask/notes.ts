@@ -167,8 +167,8 @@ const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
 export function withoutTraffic(scenario: Scenario, request: PlanRequest): PlanRequest {
   if (!bringsRequests(scenario)) return request;
   const note =
-    `rows count ${formatTokens(request.contextTokens)} tokens a sequence and no traffic: simulate, report and --users ` +
-    'judge the workload';
+    `rows count ${formatTokens(request.contextTokens)} tokens a sequence and no traffic: simulate, report and ` +
+    '--users judge the workload';
   return { ...request, notes: [...request.notes, note] };
 }
 
