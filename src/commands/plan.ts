@@ -5,12 +5,13 @@ import { DEVICES } from '../devices/catalogue.js';
 import { EXIT, UserError, show, type ExitCode } from '../errors.js';
 import { PRESET_NAMES } from '../geometry/presets.js';
 import { prepare, type ModelSource, type Sources } from '../plan/ask/prepare.js';
-import { withoutTraffic } from '../plan/ask/notes.js';
 import { readSources } from '../plan/ask/on-disk.js';
 import type { Explained } from '../plan/evaluate/explain.js';
 import { present } from '../present.js';
 import { hasSolution, makePlan } from '../plan/plan.js';
 import { runsOf } from '../plan/ask/runs.js';
+import { bringsRequests } from '../plan/ask/settings.js';
+import { formatTokens } from '../numbers/units.js';
 import type { PlanReport } from '../plan/types.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { plansJson, type PlanJson, type Sweep } from '../report/plan-json.js';
@@ -196,7 +197,7 @@ async function planOne(
 ): Promise<Planned> {
   const sources = await readSources(scenario, model);
   const { request, refused } = prepare(scenario, sources);
-  const report = makePlan(withoutTraffic(scenario, request), refused, { everyRow });
+  const report = makePlan(request, refused, { everyRow });
   const explained =
     explain === null || !hasSolution(report)
       ? null
@@ -207,6 +208,15 @@ async function planOne(
   const named = report.plans.filter((p) => [deploy, upside, fallback].some((c) => c?.planId === p.id));
   const sweeps = named.map((p) => ({ planId: p.id, points: sweepOf(request, p) }));
   return { report, scenario, sources, sweeps, explained };
+}
+
+/** The report of a scenario with traffic says that its rows do not count it. */
+function withTraffic(report: PlanReport, scenario: Scenario): PlanReport {
+  if (!bringsRequests(scenario)) return report;
+  const message =
+    `rows assume ${formatTokens(report.contextTokens)} tokens a sequence and leave the workload out: simulate, ` +
+    'report and --users count it';
+  return { ...report, warnings: [...report.warnings, { code: 'input', message }] };
 }
 
 const withMore = ({ report, sweeps, explained }: Planned): PlanJson => ({
@@ -247,11 +257,15 @@ async function renderAll(
     several || best ? (await import('../report/text/compare-text.js')).compareText(reports, terminal(output)) : '';
   if (best) return compared;
   const blocks: string[] = [];
-  for (const { report, sweeps, explained } of planned) {
+  for (const { report, scenario, sweeps, explained } of planned) {
     blocks.push(
       format === 'markdown'
         ? (await import('../report/plan-csv.js')).planMarkdown(report)
-        : planTable(report, { all: args.isSet('all'), notes: args.isSet('notes'), ...terminal(output) }),
+        : planTable(withTraffic(report, scenario), {
+            all: args.isSet('all'),
+            notes: args.isSet('notes'),
+            ...terminal(output),
+          }),
     );
     if (explained)
       blocks.push((await import('../report/text/explain-text.js')).explainText(explained, terminal(output)));

@@ -38,8 +38,8 @@ const MEMORY = /(?<![\d.])(\d{2,4})\s?gi?b\b/i;
 function checkWhole(asked: string, { id, vramBytes }: DeviceSpec): void {
   if (PART.test(asked))
     throw new UserError(
-      `${show(asked)} is a part of a GPU, which is not planned: its rates are not known`,
-      `--device ${id} plans the whole GPU; with --vram it has the part's memory, and the rates of the whole`,
+      `${show(asked)} is a part of a GPU, whose rates are not known, so it is not planned`,
+      `--device ${id} plans the whole GPU; --vram beside it sets the part's memory, at the rates of the whole`,
     );
   const memory = Number(MEMORY.exec(asked)?.[1] ?? NaN) * 1e9;
   // GB and GiB are 7 % apart.

@@ -47,7 +47,10 @@ export function readConfig(path: string): { readonly json: unknown; readonly nam
       `if it is a Hugging Face model, download huggingface.co/${path}/resolve/main/config.json and give its path`,
     );
   if (!existsSync(file) && existsSync(join(place, ADAPTER_FILE)))
-    throw new UserError(`${show(path)} is an adapter (${ADAPTER_FILE}), not a model`, 'merge it and give that folder');
+    throw new UserError(
+      `${show(path)} is an adapter (${ADAPTER_FILE}), not a model`,
+      'merge it into its base model, and give the folder of the merged one',
+    );
   const json = parseConfig(readTextFile(file, 'model file', MAX_CONFIG_BYTES), `model file ${show(file)}`);
   const own = basename(file, '.json');
   const name = nameInConfig(json, own === 'config' ? basename(dirname(resolve(file))) : own);

@@ -105,9 +105,8 @@ export function refuseLoops(c: Config, read: readonly string[] = [], field: stri
   );
   if (key !== undefined && field !== null && loops === undefined)
     c.refuse(
-      `${show(key)} says that the model loops, and a model of model_type ${typeOf(c)} has its loops in ${field}, ` +
-        'which is missing',
-      `if they are its loops, call them ${field}`,
+      `${show(key)} says that the model loops, but model_type ${typeOf(c)} has its loops in ${field}, which is missing`,
+      `if it is the number of loops, call it ${field}`,
     );
   if (key !== undefined)
     c.refuse(

@@ -311,7 +311,7 @@ export function checkpointNote({ name }: Pick<Geometry, 'name'>): string | null 
   const scored = SCORED_AS[name];
   return scored === undefined || publishedFor(name).length === 0
     ? null
-    : `most scores of ${name} are those of ${HUB[scored]}: --model ${scored} plans it, in the same memory and time`;
+    : `most scores of ${name} are those of ${HUB[scored]}: --model ${scored} plans it; memory and time are the same`;
 }
 
 /**

@@ -8,14 +8,14 @@ import type { Pricer } from '../../cost/latency.js';
 import { evictionLabel } from '../../eviction/policy.js';
 import { windowScalars, type Geometry } from '../../geometry/geometry.js';
 import { presetOfShape } from '../../geometry/presets.js';
-import { formatBytes, formatTokens } from '../../numbers/units.js';
+import { formatBytes } from '../../numbers/units.js';
 import { present } from '../../present.js';
 import { flagOf, type Scenario, type SettingName } from '../../schema/settings.js';
 import { measuresUndivided } from '../../stacks/gpu-pricer.js';
 import { storedNote, type Float8 } from '../../stacks/fewer-bits.js';
 import { hasModel, listedAs, servedBy, versionsWords } from '../../stacks/serving.js';
 import { listed } from '../words/words.js';
-import type { Candidate, PlanRequest } from '../types.js';
+import type { Candidate } from '../types.js';
 import type { ModelSource, Sources } from './prepare.js';
 import type { Host } from './server.js';
 import { bringsRequests, type Question } from './settings.js';
@@ -163,19 +163,10 @@ const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
         storedNote(g.quantised, float8),
   ]);
 
-/** The request of a plan alone: where the scenario has traffic a note says that rows do not count it. */
-export function withoutTraffic(scenario: Scenario, request: PlanRequest): PlanRequest {
-  if (!bringsRequests(scenario)) return request;
-  const note =
-    `rows count ${formatTokens(request.contextTokens)} tokens a sequence and no traffic: simulate, report and ` +
-    '--users judge the workload';
-  return { ...request, notes: [...request.notes, note] };
-}
-
 /** Says so where a version of a server does not have the model; null where it has it, or nobody knows. */
 export function refusesModel({ stack, version, name }: Host, model: ModelSource): string | null {
   const served = servedBy(listedAs(model), stack);
   return served === null || hasModel(served, version)
     ? null
-    : `${name} does not run ${model.geometry.name}, ${versionsWords(stack, served)} does: times are as if it did`;
+    : `${name} does not run ${model.geometry.name} (${versionsWords(stack, served)} does); times assume that it does`;
 }

@@ -31,7 +31,7 @@ import {
   type StackTables,
   fusedBy,
 } from '../../stacks/serving.js';
-import { notesOf, refusesModel, slowProductsNote, withoutTraffic } from './notes.js';
+import { notesOf, refusesModel, slowProductsNote } from './notes.js';
 import { readQuestion } from './settings.js';
 import { testedOf, testedSimulation, type JudgedGroup } from './tested.js';
 import type { DeviceChoice, PlanReport, PlanRequest } from '../types.js';
@@ -124,7 +124,7 @@ export interface Prepared {
 /** Plans a scenario from its sources. @throws UserError for settings that cannot be */
 export function answer(scenario: Scenario, sources: Sources, rows: Rows = {}): PlanReport {
   const { request, refused } = prepare(scenario, sources);
-  return makePlan(withoutTraffic(scenario, request), refused, rows);
+  return makePlan(request, refused, rows);
 }
 
 /** Share of a GPU's memory below which a stated one may be that of a slice. */

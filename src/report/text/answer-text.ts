@@ -132,12 +132,12 @@ const fallbackLabel = (report: PlanReport): 'Fastest' | 'Largest' => {
 
 const sureSpeed = (p: Plan): number => shownDecode(p).tokensPerSecond?.low ?? 0;
 
-/** `, lost rows and rows that forget tokens aside`: faster ones of the table, which no answer names. */
+/** `, rows that ruin quality and rows that forget tokens aside`: faster ones of the table, which no answer names. */
 function asideWords(report: PlanReport, choice: Choice): string {
   const least = sureSpeed(rowOf(report, choice));
   const faster = report.plans.filter((p) => p.maxBatch.exact >= 1 && sureSpeed(p) > least);
   const kinds = present([
-    faster.some((p) => isRuined(p)) && 'lost rows',
+    faster.some((p) => isRuined(p)) && 'rows that ruin quality',
     faster.some((p) => p.beside && !isRuined(p)) && 'rows that forget tokens',
   ]);
   return kinds.length === 0 ? '' : `, ${kinds.join(' and ')} aside`;

@@ -296,7 +296,7 @@ function rowWords(row: FleetRow, report: PlanReport): string {
   const { secondsPerStep: s } = row;
   const { tested } = report;
   const alone = promptsRisk(row.name, row.besidePrompts, report.contextTokens) ? ' without prompts' : '';
-  const outside = tested && isMostlyOutside(tested) ? ' by intervals that most published figures missed' : '';
+  const outside = tested && isMostlyOutside(tested) ? ', by intervals that most published figures miss' : '';
   const time = s
     ? ` at ${milliseconds(s.estimate)} ms a token (${milliseconds(s.low)}–${milliseconds(s.high)}, ` +
       `${row.evidence}${row.chance === null ? '' : `, ${Math.floor(row.chance * 100)} % sure${alone}${outside}`})`

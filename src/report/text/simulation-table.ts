@@ -335,8 +335,8 @@ function trust(r: SimulationReport): string[] {
       `prefix caching ${s.prefixCaching ? 'on' : 'off'}, scheduling ` +
       (s.asyncScheduling ? 'while the GPU works' : 'between iterations'),
     (r.candidates ?? r.ways)
-      ? 'slow, fast: every iteration takes the high, or the low end of its interval; other columns are at the ' +
-        'rate of the estimate, but for $/Mtok, which is at the slow one'
+      ? 'slow, fast: every iteration takes the high, or the low end of its interval; $/Mtok is at ' +
+        'the slow end’s rate, other columns at the estimate’s'
       : 'fast–slow: every iteration (and transfer) takes the low, or the high end of its interval, and first tokens ' +
         'with their wait are as far off as published ones were; in parentheses the least and the most of these runs ' +
         'and the estimate',
