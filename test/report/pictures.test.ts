@@ -296,15 +296,27 @@ describe('PNG', () => {
     }
   });
 
-  it('of attainable times has hollow marks and no solid line, of measured ones filled marks', async () => {
-    const { view } = await viewOfScenario({ ...H200, stack: 'attainable' });
-    const picture = picturesOf(view).find((p) => p.id === 'time-against-context') as Picture;
-    const lines = picture.chart(LIGHT).data.datasets.filter((d) => d.label !== '') as {
-      borderDash?: number[];
-      pointBackgroundColor?: string;
-    }[];
-    expect(lines.length).toBeGreaterThan(1);
-    for (const line of lines) expect([line.borderDash?.length, line.pointBackgroundColor]).toEqual([2, LIGHT.paper]);
+  it('has hollow marks and dashes where times are attainable, and neither where they are of measured kernels', async () => {
+    interface Drawn {
+      readonly pointBackgroundColor: readonly string[];
+      readonly segment: { readonly borderDash: (of: { p1DataIndex: number }) => number[] };
+    }
+    const linesOf = async (more: Scenario): Promise<Drawn[]> => {
+      const { view } = await viewOfScenario({ ...H200, ...more });
+      const picture = picturesOf(view).find((p) => p.id === 'time-against-context') as Picture;
+      return picture.chart(LIGHT).data.datasets.filter((d) => d.label !== '') as unknown as Drawn[];
+    };
+    const looks = ({ pointBackgroundColor: fills, segment }: Drawn): string[] =>
+      fills.map((fill, i) => {
+        const dashed = segment.borderDash({ p1DataIndex: i }).length > 0;
+        return `${fill === LIGHT.paper ? 'hollow' : 'filled'} ${dashed ? 'dashed' : 'solid'}`;
+      });
+    const attainable = await linesOf({ stack: 'attainable' });
+    expect(attainable.length).toBeGreaterThan(1);
+    expect(new Set(attainable.flatMap(looks))).toEqual(new Set(['hollow dashed']));
+    // Of one line some points may be known better than others.
+    const [full] = (await linesOf({ codec: ['full'] })).map(looks);
+    expect(new Set(full)).toEqual(new Set(['hollow dashed', 'filled solid']));
   });
 
   it('shows other numbers as other pixels', async () => {
