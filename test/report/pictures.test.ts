@@ -296,7 +296,7 @@ describe('PNG', () => {
     }
   });
 
-  it('has hollow marks and dashes where times are attainable, and neither where they are of measured kernels', async () => {
+  it('has hollow marks and dashes where times are attainable, neither where kernels were measured', async () => {
     interface Drawn {
       readonly pointBackgroundColor: readonly string[];
       readonly segment: { readonly borderDash: (of: { p1DataIndex: number }) => number[] };
