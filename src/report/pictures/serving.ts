@@ -65,8 +65,8 @@ export function servingRate(r: SimulationReport): Picture | null {
                 line(`TPOT, ${s.id}`, colourOf(theme, 2 * i + 1), of('p99_tpot_ms'), dash),
               ];
             }),
-            target(`target of TTFT: ${formatNumber(ttftSeconds)} s`, 0, ttftSeconds),
-            target(`target of TPOT: ${formatNumber(tpotSeconds)} s`, 1, tpotSeconds),
+            target(`TTFT target, dotted: ${formatNumber(ttftSeconds)} s`, 0, ttftSeconds),
+            target(`TPOT target, dotted: ${formatNumber(tpotSeconds)} s`, 1, tpotSeconds),
           ],
         },
         scales: {
