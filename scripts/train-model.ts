@@ -11,9 +11,9 @@ import { SafetensorsFile } from '../src/decoder/safetensors.js';
 import { modelTensors } from '../src/decoder/tensors.js';
 import type { NamedTensor } from '../src/decoder/weights.js';
 import { safetensorsBytes } from '../src/decoder/write-safetensors.js';
+import { bundledFolder } from '../src/geometry/model-file.js';
 import {
   BUNDLED_CONFIGS,
-  bundledFolder,
   bundledGeometry,
   bundledName,
   isTrained,

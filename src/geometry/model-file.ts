@@ -6,13 +6,16 @@ import { readTextFile } from '../io/files.js';
 import { PACKAGE_ROOT } from '../io/root.js';
 import type { Geometry } from './geometry.js';
 import { geometryFromConfig, MAX_CONFIG_BYTES, nameInConfig, parseConfig } from './hf-config.js';
-import { isBundled } from './presets.js';
+import { isBundled, type BundledName } from './presets.js';
 
 /** Lies beside the config.json of TaH models (arXiv 2609.35748), which itself is that of their base. */
 const TAH_FILE = 'tah_config.json';
 
 /** What a LoRA adapter's folder has in place of a config.json. */
 const ADAPTER_FILE = 'adapter_config.json';
+
+/** The folder of a bundled model, with config.json, model.safetensors, tokenizer.json and the model card. */
+export const bundledFolder = (name: BundledName): string => join(PACKAGE_ROOT, 'models', name);
 
 /** `owner/name` as Hugging Face has it. */
 const HUB_ID = /^[a-z0-9][\w.-]{0,95}\/[a-z0-9](?!.*\.json$)[\w.-]{0,95}$/i;
@@ -39,7 +42,7 @@ export function readModelFile(path: string): Geometry {
 export function readConfig(path: string): { readonly json: unknown; readonly name: string } {
   if (path === '-' || path === '')
     throw new UserError(`the model must be a file, not ${show(path)}`, 'write the config to a file and give its path');
-  const place = isBundled(path) ? join(PACKAGE_ROOT, 'models', path) : path;
+  const place = isBundled(path) ? bundledFolder(path) : path;
   const file = isFolder(place) ? join(place, 'config.json') : place;
   if (HUB_ID.test(path) && !existsSync(path))
     throw new UserError(

@@ -110,9 +110,10 @@ export const presetOfShape = (g: Geometry): string | undefined => {
 
 /** Models whose weights come with the program, in folders of these names. */
 export const BUNDLED_NAMES = ['lla-tiny', 'lla-small'] as const;
+export type BundledName = (typeof BUNDLED_NAMES)[number];
 
 /** True for the name of a bundled model, which a machine has as a folder, and a page has not. */
-export const isBundled = (name: string): boolean => BUNDLED_NAMES.some((known) => known === name);
+export const isBundled = (name: string): name is BundledName => BUNDLED_NAMES.some((known) => known === name);
 
 /** True for the name, alias or Hugging Face id of a preset. Anything else with a slash is a path. */
 export const isPreset = (name: string): boolean => PRESET_NAMES.includes(targetOf(name).name);

@@ -3,27 +3,21 @@
  * training begins with. Layers, tensor names and config.json are Ouro's, so that the code that opens an Ouro checkpoint
  * opens them.
  */
-import { join } from 'node:path';
 import { modelTensors, type TensorSpec } from '../decoder/tensors.js';
 import { fabricate, type TensorSource } from '../decoder/weights.js';
 import { UserError } from '../errors.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { geometryFromConfig } from '../geometry/hf-config.js';
-import { BUNDLED_NAMES } from '../geometry/presets.js';
-import { PACKAGE_ROOT } from '../io/root.js';
+import { bundledFolder } from '../geometry/model-file.js';
+import { BUNDLED_NAMES, isBundled, type BundledName } from '../geometry/presets.js';
 import { WORDS } from './words.js';
-
-export type BundledName = (typeof BUNDLED_NAMES)[number];
 
 /** @throws UserError for another name */
 export function bundledName(name: string): BundledName {
-  const found = BUNDLED_NAMES.find((known) => known === name);
-  if (!found) throw new UserError(`no bundled model ${name}`, `name one of ${BUNDLED_NAMES.join(', ')}`);
-  return found;
+  if (!isBundled(name)) throw new UserError(`no bundled model ${name}`, `name one of ${BUNDLED_NAMES.join(', ')}`);
+  return name;
 }
 
-/** The folder with config.json, model.safetensors, tokenizer.json and the model card. */
-export const bundledFolder = (name: BundledName): string => join(PACKAGE_ROOT, 'models', name);
 export const TINY_FOLDER = bundledFolder('lla-tiny');
 
 export const TINY_CONFIG = {

@@ -1,6 +1,6 @@
 /** The card of a bundled model: its README.md, in Markdown. */
 import type { Geometry } from '../geometry/geometry.js';
-import type { BundledName } from '../tiny/model.js';
+import type { BundledName } from '../geometry/presets.js';
 import type { TaskKind } from '../tiny/tasks.js';
 import type { Score } from './scores.js';
 import { totalSteps, type Stage, type TrainingPlan } from './trainer.js';

@@ -1,5 +1,5 @@
 /** How the bundled models are trained: lengths grow, 256 to 1,024 tokens a step. */
-import type { BundledName } from '../tiny/model.js';
+import type { BundledName } from '../geometry/presets.js';
 import type { TrainingPlan } from './trainer.js';
 
 const TINY_PLAN: TrainingPlan = {

@@ -8,16 +8,10 @@ import { loadModel, type Model } from '../../src/decoder/reference/model.js';
 import { modelTensors } from '../../src/decoder/tensors.js';
 import { readTokenizer } from '../../src/decoder/tokenizer.js';
 import { parameterCount } from '../../src/geometry/geometry.js';
+import { bundledFolder } from '../../src/geometry/model-file.js';
+import type { BundledName } from '../../src/geometry/presets.js';
 import { randomFrom } from '../../src/numbers/random.js';
-import {
-  BUNDLED_CONFIGS,
-  bundledFolder,
-  bundledGeometry,
-  TINY_CONFIG,
-  tinyTokenizer,
-  untrainedTwin,
-  type BundledName,
-} from '../../src/tiny/model.js';
+import { BUNDLED_CONFIGS, bundledGeometry, TINY_CONFIG, tinyTokenizer, untrainedTwin } from '../../src/tiny/model.js';
 import { copyTask, passkeyTask, sumTask, type Task } from '../../src/tiny/tasks.js';
 import { WORDS } from '../../src/tiny/words.js';
 
