@@ -103,17 +103,17 @@ export function refuseLoops(c: Config, read: readonly string[] = [], field: stri
       (c.get(k) !== 1 || ON_AT_ONE.includes(k)) &&
       c.get(k) !== loops,
   );
-  if (key !== undefined && field !== null && loops === undefined)
+  if (key === undefined) return;
+  if (field !== null && loops === undefined)
     c.refuse(
       `${show(key)} says that the model loops, but model_type ${typeOf(c)} has its loops in ${field}, which is missing`,
       `if it is the number of loops, call it ${field}`,
     );
-  if (key !== undefined)
-    c.refuse(
-      `${show(key)} says that the model loops or keeps another cache, for which its model_type (${typeOf(c)}) is ` +
-        'not known',
-      ASK,
-    );
+  c.refuse(
+    `${show(key)} says that the model loops or keeps another cache, for which its model_type (${typeOf(c)}) is ` +
+      'not known',
+    ASK,
+  );
 }
 
 /** Classes of a family without loops are the library's own; code that comes with the weights may do anything. */

@@ -7,6 +7,7 @@ import { planName, shownDecode, timeColumn, timeWords } from '../plan/words/word
 import type { Choice, Warning } from '../plan/answer-types.js';
 import type { Plan, PlanReport, Score } from '../plan/types.js';
 import { present } from '../present.js';
+import { perMillion } from '../serving/price/usd.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
 import { upsideLabel, valueWords } from './text/answer-text.js';
 import { isFullCache } from '../plan/decide/representatives.js';
@@ -112,7 +113,7 @@ export function costWords({ report, fleet }: Pick<View, 'report' | 'fleet'>, sim
 /** Dollars of a million output tokens of the workload; null where none was simulated. */
 function simulatedUsd(simulated: Simulated | null, usdPerHour: number): number | null {
   const service = simulated?.fleet?.deploy ?? simulated?.fleet?.upside;
-  if (service) return (1e6 * usdPerHour) / 3600 / service.outputTokensPerSecond;
+  if (service) return perMillion(usdPerHour / 3600, service.outputTokensPerSecond);
   return simulated?.report?.runs[0]?.usdPerMillionOutputTokens?.estimate ?? null;
 }
 

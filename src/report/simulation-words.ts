@@ -19,12 +19,12 @@ export const LIMIT_WORDS: Readonly<Record<Limit | 'nothing', string>> = {
 const exactTime = (s: number): string =>
   s < 1 ? `${Number((s * 1e3).toPrecision(9))} ms` : `${Number(s.toPrecision(9))} s`;
 
-export const targetWords = ({ targets }: SimulationReport): string =>
+export const targetWords = ({ targets }: { readonly targets: ReportedTargets }): string =>
   `TTFT ${exactTime(targets.ttftSeconds)} and TPOT ${exactTime(targets.tpotSeconds)} for ` +
   `${targets.percentile} % of the requests${defaultWords(targets)}`;
 
 /** ` (the default --ttft and --tpot)`: times that nobody asked for are told from those of the question. */
-export const defaultWords = ({ defaults }: ReportedTargets): string =>
+const defaultWords = ({ defaults }: ReportedTargets): string =>
   defaults.length === 0 ? '' : ` (the default ${defaults.map((name) => `--${name}`).join(' and ')})`;
 
 /** Values of which a percentile is not just the largest. */

@@ -2,7 +2,7 @@
 import type { Interval } from '../cost/evidence.js';
 import { type Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
-import { usdPerSecond } from './price/usd.js';
+import { perMillion, usdPerSecond } from './price/usd.js';
 import type { Bound } from './price/price.js';
 import { leastFor } from './misses.js';
 import type { Least } from './workload/read.js';
@@ -150,7 +150,7 @@ export async function findRate(
     high: Math.max(fast.rate, estimate.rate),
   };
   const usd = usdPerSecond(request, server);
-  const perToken = (rate: number): number => ((usd ?? 0) * 1e6) / (rate * workload.meanOutputTokens);
+  const perToken = (rate: number): number => perMillion(usd ?? 0, rate * workload.meanOutputTokens);
   return {
     ...nothing,
     requestsPerSecond: rates,

@@ -357,8 +357,13 @@ export function nearestGroups(
     const name = estimated ? `servers without kernel tables (${serversWords(nearest)})` : serversWords(nearest);
     const ofHere = served.filter((g) => g.device === device.id);
     const today = ofHere.filter((g) => !isEarlier(g));
-    const here = nearest.some((g) => g.device === device.id) ? [] : today.length > 0 ? today : ofHere;
-    return { on: on(name, nearest), groups: nearest, others: further, here };
+    const isHere = nearest.some((g) => g.device === device.id);
+    return {
+      on: on(name, nearest),
+      groups: nearest,
+      others: further,
+      here: isHere ? [] : today.length > 0 ? today : ofHere,
+    };
   }
   return null;
 }

@@ -1,4 +1,5 @@
 /** The decision: what to deploy today, what compression would bring, what it loses, what can go wrong. Pure. */
+import { confidenceWords } from '../evaluate/targets.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
 import { longestContext } from '../../quality/quality.js';
@@ -253,7 +254,7 @@ export function wantedWords({
     targets.maxKl !== undefined && `KL measured here at most ${targets.maxKl} nats`,
     targets.minRecall !== undefined && `recall measured here at least ${targets.minRecall}`,
     targets.retrievalTokens !== null && `reliable retrieval to ${formatTokens(targets.retrievalTokens)}`,
-    (token !== null || first !== null) && `${Number((confidence * 100).toPrecision(6))} % sure`,
+    (token !== null || first !== null) && `${confidenceWords(confidence)} sure`,
   ]);
   return wanted.length === 0 ? '' : `; ${wanted.join(', ')}`;
 }

@@ -10,7 +10,7 @@ import { configurationOf, evaluate } from '../evaluate/evaluate.js';
 import { operate } from '../evaluate/operating.js';
 import { promptPricer } from '../evaluate/prompt-time.js';
 import { planName } from '../words/words.js';
-import { applyTargets, timeLabel } from '../evaluate/targets.js';
+import { applyTargets, confidenceWords, timeLabel } from '../evaluate/targets.js';
 import { MATERIAL, runsToday } from './decide.js';
 import { isUnfit } from './representatives.js';
 import type { Plan, PlanRequest } from '../types.js';
@@ -64,7 +64,7 @@ export function nearestPlans(r: PlanRequest, plans: readonly Plan[], missed: Rea
   const [closest] = candidates;
   if (!closest || !r.pricer) return null;
   const chance = chanceOf(r, closest);
-  const sure = `${Number((r.confidence * 100).toPrecision(6))} %`;
+  const sure = confidenceWords(r.confidence);
   const batch = batchOf(r, closest);
   const lines = [
     `closest: ${planName(closest)}${r.gpus > 1 ? ` on ${r.gpus} GPUs` : ''}` +

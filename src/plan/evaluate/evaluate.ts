@@ -200,14 +200,12 @@ function promptChance(r: PlanRequest, { secondsToFirstToken: seconds, evidence }
 }
 
 function servedBy(r: PlanRequest, c: Candidate): string | null {
-  const { stack, servingStack, servingVersion: version, pricer } = r;
+  const { stack, servingStack, servingVersion: version, tables } = r;
   if (servingStack === null || !isStacks(r, c) || !stackServes(listedAs(r), servingStack)) return null;
   if (stack !== servingStack) return r.server?.server ?? null;
-  const tables = stackName({ stack: servingStack, version: '' });
-  const priced = pricer?.source?.startsWith(tables) ? pricer.source.slice(tables.length) : null;
-  return version === null || priced === null || priced === version
-    ? (pricer?.source ?? null)
-    : `${tables}${version} with kernels of ${priced}`;
+  return version === null || tables === null || tables.version === version
+    ? (r.pricer?.source ?? null)
+    : `${stackName({ stack: servingStack, version })} with kernels of ${tables.version}`;
 }
 
 function prefillFigures(

@@ -113,13 +113,16 @@ function unknownHere(r: PlanRequest, p: Plan, value: Interval | null | undefined
 export const timeLabel = (seconds: number, spaced = false): string =>
   seconds >= 10 ? formatMilliseconds(seconds) : `${formatMilliseconds(seconds)}${spaced ? ' ' : ''}ms`;
 
+/** `99.9 %`: rounded, a confidence could be said to be certainty. */
+export const confidenceWords = (confidence: number): string => `${Number((confidence * 100).toPrecision(6))} %`;
+
 /** `a 71 % chance, 58.2 ms at 90 %`, or what a bracket says. */
 function chanceWords(r: PlanRequest, chance: number | null, time: Timed | null): string {
   if (time === null) return 'an unknown time';
   const { estimate, low, high } = time.seconds;
   if (chance === null)
     return `${timeLabel(low, true)} to ${timeLabel(high, true)}, a bracket of the datasheet's rates, which cannot tell`;
-  const sure = `${timeLabel(timeAt(time, r.confidence), true)} at ${Number((r.confidence * 100).toPrecision(6))} %`;
+  const sure = `${timeLabel(timeAt(time, r.confidence), true)} at ${confidenceWords(r.confidence)}`;
   return `${timeLabel(estimate, true)} by the estimate, ${Math.floor(chance * 100)} % likely to meet it; ${sure}`;
 }
 

@@ -27,8 +27,8 @@ import type { AnsweredFleet } from '../plan-json.js';
 import { isFullCache } from '../../plan/decide/representatives.js';
 import { deviceName } from '../plan-rows.js';
 import {
-  defaultWords,
   shownOf,
+  targetWords,
   testedWords as testedSimulationWords,
   unsureWords,
   warmedUp,
@@ -65,7 +65,7 @@ export function fleetLines(fleet: Fleet, report: PlanReport, simulated: Simulate
 
 function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFleet): AnswerLine[] {
   const device = deviceName(report);
-  const { deploy, upside, targets, thinkSeconds, tried } = simulated;
+  const { deploy, upside, thinkSeconds, tried } = simulated;
   const still = present([fleet.deploy ?? fleet.cheapest, fleet.upside]).map(
     (row) =>
       `${row.gpus} ${device} (${row.name}, ${usersWords(row)} a ` +
@@ -86,9 +86,7 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
       'Workload',
       'simulated: each user asks, waits for the ' +
         `answer${thinkSeconds > 0 ? `, thinks ${shortSeconds(thinkSeconds)}` : ''} and asks again; ` +
-        `${simulated.workload}. Targets: TTFT ${shortSeconds(targets.ttftSeconds)} and TPOT ` +
-        `${shortSeconds(targets.tpotSeconds)} for ${targets.percentile} % of the requests` +
-        defaultWords(targets),
+        `${simulated.workload}. Targets: ${targetWords(simulated)}`,
     ),
     answerLine(
       'Instead',

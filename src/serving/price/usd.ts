@@ -8,9 +8,13 @@ export const usdPerSecond = (
   { replicas, prefillReplicas }: { readonly replicas: number; readonly prefillReplicas: number },
 ): number | null => (usdPerHour === null ? null : (usdPerHour * gpus * (replicas + prefillReplicas)) / 3600);
 
+/** Price of a million tokens. */
+export const perMillion = (usdPerSecond: number, tokensPerSecond: number): number =>
+  (1e6 * usdPerSecond) / tokensPerSecond;
+
 /** Price of a million output tokens, prompts included; null where there is none, or no such token. */
 export function usdPerMillion(usd: number | null, run: Readonly<Record<keyof Interval, RunFigures>>): Interval | null {
-  const of = (end: keyof Interval): number => (1e6 * usd!) / run[end].output_throughput;
+  const of = (end: keyof Interval): number => perMillion(usd!, run[end].output_throughput);
   if (usd === null || Math.min(run.low.output_throughput, run.high.output_throughput) === 0) return null;
   const [low, estimate, high] = [of('low'), of('estimate'), of('high')];
   return { low: Math.min(low, estimate), estimate, high: Math.max(high, estimate) };
