@@ -251,9 +251,9 @@ it('the first token of a request alone is that of a plan, with its ends, none fa
     const options = { findRate: false, skipBad: false, shard: null, progress: () => false };
     const run = (await simulate(scenario, await readSources(scenario), options)).runs[0]!;
     const because = `${stack} on ${gpus} ${device}, ${promptTokens} tokens, seed ${SEED}`;
-    // Widths of chunks are linear between those of a grid. No chunk is narrower than whole servers are off, and those
-    // beyond the tables' contexts are wider: their sum is up to 6.3 % above a whole prompt's slow end (trtllm, 40,000).
-    const tolerance = { low: 0.05, estimate: 0.02, high: promptTokens > 32_768 ? 0.08 : 0.05 };
+    // A prompt in chunks is as wide as its chunks: each at least as wide as whole servers are off, and wider beyond the
+    // tables' contexts. Over 304 prompts of 500 to 40,000 tokens the slow end is up to 6.3 % above a whole prompt's.
+    const tolerance = { low: 0.05, estimate: 0.02, high: 0.08 };
     for (const end of ['low', 'estimate', 'high'] as const) {
       const ratio = (run[end].median_ttft_ms ?? 0) / 1e3 / first[end];
       expect(Math.abs(ratio - 1), `${end}: ${because}`).toBeLessThan(tolerance[end]);
