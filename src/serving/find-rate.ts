@@ -4,6 +4,7 @@ import { type Service, type Setting } from './candidate.js';
 import { figuresOf } from './figures.js';
 import { perMillion, usdPerSecond } from './price/usd.js';
 import type { Bound } from './price/price.js';
+import { furthest } from '../numbers/halving.js';
 import { leastFor } from './misses.js';
 import type { Least } from './workload/read.js';
 import { look, trial, whole, type Trial } from './trial.js';
@@ -240,21 +241,24 @@ function replicasFor(
       prefillReplicas: units * server.prefillReplicas,
     }).meets;
   };
-  const proportionOf = (asked: number, rate: number): number =>
-    Math.max(1, Math.ceil((asked * server.replicas) / unit / rate - 1e-9));
   const fewest = (bound: Bound, rate: number, known: number): number => {
-    // Of more than are simulated together each part serves its share.
-    const parts = Math.ceil((proportionOf(wanted, rate) * unit) / MOST_TOGETHER);
-    const asked = wanted / parts;
-    const leastUnits = Math.ceil(known / parts / unit);
-    const proportion = proportionOf(asked, rate);
-    let units = Math.max(leastUnits, proportion);
-    if (serve(bound, units, asked)) while (units > Math.max(1, leastUnits) && serve(bound, units - 1, asked)) units--;
-    else {
-      units++;
-      while (units < 2 * proportion + 2 && !serve(bound, units, asked)) units++;
+    let total = Math.max(1, Math.ceil((wanted * server.replicas) / unit / rate - 1e-9));
+    // Where parts turn out to need few replicas, fewer and larger parts may need less in all.
+    for (;;) {
+      const parts = Math.ceil((total * unit) / MOST_TOGETHER);
+      const serves = (units: number): boolean => serve(bound, units, wanted / parts);
+      const least = Math.max(1, Math.ceil(known / parts / unit));
+      const start = Math.max(least, Math.ceil(total / parts));
+      let units = start;
+      if (serves(start)) units = furthest(start, least - 1, serves);
+      else {
+        units++;
+        while (units < 2 * start + 2 && !serves(units)) units++;
+      }
+      const found = parts * units;
+      if (Math.ceil((found * unit) / MOST_TOGETHER) >= parts) return Math.max(known, found * unit);
+      total = found;
     }
-    return Math.max(known, parts * units * unit);
   };
   const low = fewest('low', rates.high, 0);
   const estimate = fewest('estimate', rates.estimate, low);
