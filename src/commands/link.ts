@@ -17,10 +17,13 @@ const PAGE = 'plan.html';
 
 /** @throws UserError for what a link cannot carry, and as `plan` does */
 export async function printLink(scenario: Scenario, output: OutputOptions): Promise<ExitCode> {
-  const model = await modelOf(scenario);
-  await print(`${PAGE}#${linkOf(scenario, model, await answeredBy(scenario, null))}\n`, output);
+  await print(`${await linkOfScenario(scenario, await answeredBy(scenario, null))}\n`, output);
   return EXIT.ok;
 }
+
+/** A scenario as an address. @throws UserError for what a link cannot carry */
+export const linkOfScenario = async (scenario: Scenario, was: string | null = null): Promise<string> =>
+  `${PAGE}#${linkOf(scenario, await modelOf(scenario), was)}`;
 
 async function modelOf({ model }: Scenario): Promise<LinkedModel | null> {
   if (model === undefined || !isModelFile(model)) return null;

@@ -4,6 +4,7 @@ import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { present } from '../present.js';
 import { displayPath } from '../io/files.js';
 import { readSources } from '../plan/ask/on-disk.js';
+import type { Scenario } from '../schema/settings.js';
 import { hasSolution } from '../plan/plan.js';
 import { knownStacks } from '../plan/ask/stacks.js';
 import { option, toggle, type Args, type Command } from './command.js';
@@ -37,7 +38,7 @@ async function run(args: Args): Promise<ExitCode> {
   const quiet = args.isSet('quiet');
   const folder = args.text('output') ?? defaultFolder(args.positional);
   const { scenario, model, changed } = await readScenario(args);
-  const [{ viewOf }, { pageScript, refuseOthers, reportFiles, writeFolder }] = await Promise.all([
+  const [{ explained, viewOf }, { pageScript, refuseOthers, reportFiles, writeFolder }] = await Promise.all([
     import('../report/view.js'),
     import('../report/folder.js'),
   ]);
@@ -54,6 +55,7 @@ async function run(args: Args): Promise<ExitCode> {
     return simulatePlans(scenario, planned, (doing) => line.show(`simulating ${doing}`));
   }).finally(() => line.clear());
   const { sources } = view;
+  const explainedView = await explained(view, scenario);
   const draw = await loadDraw(quiet);
   const { paperPart } = await import('../paper/part.js');
   const { claimsPart } = await import('../report/claims.js');
@@ -63,8 +65,9 @@ async function run(args: Args): Promise<ExitCode> {
   if (!args.isSet('overwrite')) refuseOthers(folder, subject);
   const codecs = await codecsPart(scenario, view.report.contextTokens);
   const files = reportFiles({
-    view,
+    view: explainedView,
     scenario,
+    command: await commandOf(scenario, folder),
     subject,
     parts: present([codecs, tried && claimsPart(tried), paperPart(sources)]),
     known: await knownStacks(),
@@ -76,6 +79,22 @@ async function run(args: Args): Promise<ExitCode> {
   say(quiet, `written to ${displayPath(folder)}: ${[...files.keys()].join(', ')}`);
   if (!hasSolution(view.report)) throw await noSolutionError([{ report: view.report, scenario, sources }]);
   return EXIT.ok;
+}
+
+/**
+ * The command that writes the same report anywhere: flags have no workload and no server, a link has. Where neither can
+ * carry the question, none: the page then has that of its plan.
+ */
+async function commandOf(scenario: Scenario, folder: string): Promise<string | undefined> {
+  if (scenario.workload === undefined && scenario.server === undefined) return undefined;
+  const { shellWord } = await import('../report/command-line.js');
+  const { linkOfScenario } = await import('./link.js');
+  try {
+    return `lla-sim report ${shellWord(await linkOfScenario(scenario))} -o ${shellWord(basename(folder))}`;
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error;
+    return undefined;
+  }
 }
 
 /** The canvas is a native package: where there is none for a platform, a report does without pictures as files. */

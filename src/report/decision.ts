@@ -1,5 +1,6 @@
 /** The first page of a report as data: the plans that a decision is about, what they lose, what to check. */
 import { groups as groupBy } from 'd3-array';
+import { LATENT_KINDS } from '../codecs/registry.js';
 import type { Interval } from '../cost/evidence.js';
 import { best } from '../numbers/best.js';
 import { contradictedMetrics } from '../plan/evaluate/evaluate.js';
@@ -9,7 +10,7 @@ import type { Plan, PlanReport, Score } from '../plan/types.js';
 import { present } from '../present.js';
 import { perMillion } from '../serving/price/usd.js';
 import { formatCount, formatDecimalBytes, formatNumber, formatTokens } from '../numbers/units.js';
-import { upsideLabel, valueWords } from './text/answer-text.js';
+import { hadWords, upsideLabel, valueWords } from './text/answer-text.js';
 import { isFullCache } from '../plan/decide/representatives.js';
 import { asPublishedLabel, kernelsLabel } from './plan-rows.js';
 import { left, right, shareText, type Column } from './text/text.js';
@@ -100,7 +101,7 @@ export function costWords({ report, fleet }: Pick<View, 'report' | 'fleet'>, sim
   const hour = usdPerHour * gpus;
   const of = replicas > 1 ? ` of ${replicas} replicas` : '';
   const all = gpus > 1 ? `${gpus} GPUs${of} at $${formatNumber(usdPerHour)} an hour each` : 'One GPU';
-  const million = simulatedUsd(simulated, hour);
+  const million = simulatedUsd(simulated, hour, replicas);
   return (
     `${all}: $${formatNumber(hour)} an hour, $${formatCount(hour * 730)} a month, busy or not. $/M tokens counts ` +
     'output tokens and the time of decoding alone, of so many sequences all the time; ' +
@@ -111,10 +112,17 @@ export function costWords({ report, fleet }: Pick<View, 'report' | 'fleet'>, sim
 }
 
 /** Dollars of a million output tokens of the workload; null where none was simulated. */
-function simulatedUsd(simulated: Simulated | null, usdPerHour: number): number | null {
+function simulatedUsd(simulated: Simulated | null, usdPerHour: number, replicas: number): number | null {
   const service = simulated?.fleet?.deploy ?? simulated?.fleet?.upside;
   if (service) return perMillion(usdPerHour / 3600, service.outputTokensPerSecond);
-  return simulated?.report?.runs[0]?.usdPerMillionOutputTokens?.estimate ?? null;
+  const [served, run] = [simulated?.report, simulated?.report?.runs[0]];
+  if (!served || !run || run.completed === 0) return null;
+  // So many replicas answer what comes; those that were simulated what they did.
+  const { requestsPerSecond: comes } = served.workload;
+  const tokensEach = run.estimate.total_output_tokens / run.completed;
+  const tokens =
+    replicas > served.server.replicas && comes !== null ? comes * tokensEach : run.estimate.output_throughput;
+  return perMillion(usdPerHour / 3600, tokens);
 }
 
 /** Risks that a page has room for. */
@@ -227,10 +235,20 @@ export function beforeSigning(report: PlanReport): string[] {
       (upsideLabel(report) === 'Estimate'
         ? `Estimate: the time of ${upside.name} is not that of a server ` +
           `(${answer.reason ?? 'none was measured there'}). Do not buy by it.`
-        : `Upside: ${upside.name} needs kernels that nobody has ` +
-          `published${upside.checkpoint === null ? '' : ` and the checkpoint of ${upside.checkpoint}`}. Do not ` +
+        : `Upside: ${kernelsWords(report, upside)}` +
+          `${upside.checkpoint === null ? '' : `, and it needs the checkpoint of ${upside.checkpoint}`}. Do not ` +
           'buy by it.'),
   ]);
+}
+
+/** `no server has kernels of lla-4x; published ones had 7–14 % of the full cache's speed`. */
+function kernelsWords({ plans }: PlanReport, { planId, name }: Choice): string {
+  const plan = plans.find((p) => p.id === planId);
+  if (plan?.asPublished)
+    return `no server has kernels of ${name}; published ones had ${hadWords(plan.asPublished)} speed`;
+  return plan && LATENT_KINDS.includes(plan.codec.kind)
+    ? `${name} needs kernels that nobody has published`
+    : `no kernels of ${name} were measured`;
 }
 
 /** What is kept of the memory: by a server's rules, or a plain reserve. */

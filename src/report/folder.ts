@@ -5,12 +5,14 @@ import { UserError, printable, show } from '../errors.js';
 import { readTextFile } from '../io/files.js';
 import { jsonText } from '../io/json.js';
 import type { Scenario } from '../schema/settings.js';
+import { commandLine } from './command-line.js';
 import { htmlDocument } from './html/document.js';
 import type { Html } from './html/html.js';
 import { pageSources, withoutOwn, type KnownStacks } from './page-data.js';
 import { PICTURE_IDS, picturesOf, servingPictures } from './pictures/index.js';
 import type { Picture } from './pictures/picture.js';
 import { planCsv } from './plan-csv.js';
+import { fleetJson } from './plan-json.js';
 import { reportMarkdown } from './report-markdown.js';
 import type { Simulated } from './simulation.js';
 import { Replacement, cannotWrite, makeFolder } from '../io/write.js';
@@ -50,6 +52,8 @@ const shownScenario = (s: Scenario): Scenario => ({
 export function reportFiles(input: {
   view: View;
   scenario: Scenario;
+  /** What gives the same report, where flags of `plan` alone do not. */
+  command?: string | undefined;
   /** What the report is of: the scenario's file, or what was asked. */
   subject: string;
   parts: readonly FixedPart[];
@@ -63,6 +67,7 @@ export function reportFiles(input: {
   const pictures = [...picturesOf(view), ...(simulated?.report ? servingPictures(simulated.report) : [])];
   const data = {
     scenario: shownScenario(input.scenario),
+    ...(input.command === undefined ? {} : { command: input.command }),
     sources: pageSources(view.sources),
     validation: view.validation,
     known: withoutOwn(input.known, view.sources),
@@ -72,11 +77,14 @@ export function reportFiles(input: {
     ['report.html', htmlDocument(view, pictures, data, parts, input.script)],
     [
       'report.md',
-      `${reportMarkdown(view, data.scenario, pictures, draw !== null, simulated)}\n` +
+      `${reportMarkdown(view, input.command ?? commandLine(data.scenario), pictures, draw !== null, simulated)}\n` +
         `${parts.map((part) => part.markdown).join('\n')}\n${markOf(input.subject)}\n`,
     ],
     ['plans.csv', planCsv(view.report)],
-    ['plans.json', `${JSON.stringify(view.report, null, 2)}\n`],
+    [
+      'plans.json',
+      jsonText(view.fleet ? fleetJson([{ ...view.fleet, simulated: simulated?.fleet ?? null }]) : view.report),
+    ],
   ]);
   if (simulated?.report) files.set(SIMULATION_FILE, jsonText(simulated.report));
   if (draw) for (const p of pictures) files.set(`${p.id}.png`, draw(p));

@@ -11,6 +11,8 @@ import type { Validation } from '../schema/validation.js';
 
 export interface PageData {
   readonly scenario: Scenario;
+  /** What gives the same report, where flags of `plan` alone do not. */
+  readonly command?: string;
   readonly sources: Sources;
   readonly validation: Validation | null;
   readonly known: KnownStacks;

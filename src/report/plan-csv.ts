@@ -45,6 +45,7 @@ const CSV_COLUMNS: readonly CsvColumn<Plan>[] = [
   ...under('memory', ['weightsBytes', 'codecBytes', 'reservedBytes', 'workspaceBytes', 'kvBytesPerToken']),
   ...under('memory', ['kvBytesPerSequence', 'inFlightBytesPerSequence', 'kvBytesAt1M', 'prefillPeakBytes']),
   ...ends('secondsPerPrompt', (p) => p.prefill.secondsPerPrompt),
+  ...ends('secondsToFirstToken', (p) => p.prefill.secondsToFirstToken),
   ['promptEvidence', (p) => p.prefill.evidence],
   ['maxBatchExact', (p) => p.maxBatch.exact],
   ['maxBatchOnGrid', (p) => p.maxBatch.onGrid],

@@ -1,7 +1,6 @@
 /** The report in Markdown, with its pictures beside it: the decision first, appendices last. */
 import type { Plan, PlanReport } from '../plan/types.js';
 import { guessWords, shownDecode, timeWords } from '../plan/words/words.js';
-import { commandLine } from './command-line.js';
 import { figuresText } from '../quality/contradictions.js';
 import {
   beforeSigning,
@@ -20,7 +19,6 @@ import { EVIDENCE_WORDS, type Picture } from './pictures/picture.js';
 import { planRowsMarkdown, planTitleMarkdown } from './plan-csv.js';
 import { markdownTable, markdownText } from './tables.js';
 import { limitInFull, nothingLeft, rateLabel, shortList } from './plan-rows.js';
-import type { Scenario } from '../schema/settings.js';
 import { firstPage, simulationMarkdown, type Simulated } from './simulation.js';
 import { shownPlan, type View } from './view.js';
 
@@ -30,7 +28,7 @@ export const APPENDICES = '## Appendices';
 /** @param drawn false where the pictures could not be written: then their words stand alone */
 export function reportMarkdown(
   view: View,
-  scenario: Scenario,
+  command: string,
   pictures: readonly Picture[],
   drawn: boolean,
   simulated: Simulated | null,
@@ -57,7 +55,7 @@ export function reportMarkdown(
       beforeSigning(report).map((c, i) => `${i + 1}. ${markdownText(c)}`),
     ),
     ...(report.scenario.description === null ? [] : [markdownText(report.scenario.description), '']),
-    ...['The same from the command line:', '', '```sh', commandLine(scenario), '```', ''],
+    ...['The same from the command line:', '', '```sh', command, '```', ''],
     // The table as plan --format markdown has it, of the rows that a short table shows.
     planTitleMarkdown(report),
     '',
@@ -97,8 +95,13 @@ function answer(view: View, simulated: Simulated | null): string[] {
       markdownText(replicaWords(view)),
       '',
     ];
-  if (report.plans.length === 0) return ['No combination meets the targets; the appendix says what removed each.', ''];
-  return firstPage(report, simulated).flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']);
+  const failure = view.failure === undefined ? [] : ['```text', view.failure, '```', ''];
+  if (report.plans.length === 0)
+    return ['No combination meets the targets; the appendix says what removed each.', '', ...failure];
+  return [
+    ...firstPage(report, simulated).flatMap(({ label, text }) => [`**${label}** ${markdownText(text)}`, '']),
+    ...failure,
+  ];
 }
 
 function picture(p: Picture, drawn: boolean): string[] {

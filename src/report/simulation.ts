@@ -104,8 +104,8 @@ function sentences(r: SimulationReport): string[] {
 }
 
 const NOTE =
-  'In parentheses: every iteration takes the fast, or the slow end of its interval. The same from the command ' +
-  'line: lla-sim simulate. simulation.json has every figure.';
+  'In parentheses: every iteration takes the fast, or the slow end of its interval. simulation.json has every ' +
+  'figure.';
 
 const WAYS_TITLE = 'Early exit, speculation, compression';
 

@@ -1,13 +1,21 @@
 /** What a report is drawn from: the answer, and the request that can price and size more shapes for its pictures. */
 import { type Sources, prepare } from '../plan/ask/prepare.js';
 import { best } from '../numbers/best.js';
+import { noSolutionError } from './no-solution.js';
 import { chosenId } from './text/answer-text.js';
 import { evaluate } from '../plan/evaluate/evaluate.js';
-import { planFleet, readUsers, reportOfReplica, type PlannedFleet } from '../plan/decide/fleet.js';
+import {
+  planFleet,
+  readUsers,
+  reportOfReplica,
+  type Fleet,
+  type FleetRow,
+  type PlannedFleet,
+} from '../plan/decide/fleet.js';
 import type { ServingMost } from '../plan/decide/decide.js';
 import { served } from '../plan/decide/served.js';
 import { candidateId } from '../plan/ask/candidates.js';
-import { decidedAgain, makePlan, type Rows } from '../plan/plan.js';
+import { decidedAgain, hasSolution, makePlan, type Rows } from '../plan/plan.js';
 import type { Candidate, Plan, PlanReport, PlanRequest } from '../plan/types.js';
 import type { Scenario } from '../schema/settings.js';
 import type { Validation } from '../schema/validation.js';
@@ -29,6 +37,8 @@ export interface View {
   readonly fleet: PlannedFleet | null;
   /** Predictions compared with a real decoder, where a file of them was given. */
   readonly validation: Validation | null;
+  /** Why nothing answers, and what would help. */
+  readonly failure?: string;
   /** Every combination that can exist, also those that miss a target; of a short view those alone that answer. */
   readonly all: readonly Evaluated[];
 }
@@ -56,9 +66,11 @@ function viewWith(
   fleet: View['fleet'],
   validation: View['validation'],
   rows: Rows,
+  served?: SimulatedFleet,
 ): View {
   const { request, refused } = prepare(scenario, sources);
-  const report = makePlan(request, refused, rows);
+  const planned = makePlan(request, refused, rows);
+  const report = fleet ? ofFleet(request, planned, served ?? fleet.fleet) : planned;
   const kept = new Map(report.plans.map((p) => [p.id, p]));
   const all = request.candidates.flatMap((candidate): Evaluated[] => {
     const plan = kept.get(candidateId(request.geometry, candidate, request.cacheType));
@@ -68,12 +80,38 @@ function viewWith(
   return { report, request, sources, fleet, validation, all };
 }
 
+/**
+ * The report of a replica, whose answer names what the fleet's does: no other upside, and nothing that one replica
+ * alone would choose.
+ */
+function ofFleet(
+  r: PlanRequest,
+  report: PlanReport,
+  { deploy, upside }: Pick<SimulatedFleet, 'deploy' | 'upside'> | Fleet,
+) {
+  const here = (row: Pick<FleetRow, 'planId' | 'tensorParallel'> | null): string | null =>
+    row?.tensorParallel === r.gpus ? row.planId : null;
+  const named = { deploy: here(deploy), upside: here(upside) };
+  if (named.deploy === null && named.upside === null) return report;
+  const again = decidedAgain(r, report, named);
+  return { ...again, answer: { ...again.answer, unsure: null, fails: null, alternatives: [] } };
+}
+
+/** The same view with why nothing answers, where nothing does. */
+export async function explained(view: View, scenario: Scenario): Promise<View> {
+  const { report, sources } = view;
+  if (hasSolution(report)) return view;
+  const { message, hint } = await noSolutionError([{ report, scenario, sources }]);
+  return { ...view, failure: `${message}\n${hint}` };
+}
+
 /** The same view of the replica that a simulated fleet deploys. */
-export function ofReplica(view: View, scenario: Scenario, { deploy, upside }: SimulatedFleet): View {
+export function ofReplica(view: View, scenario: Scenario, simulated: SimulatedFleet): View {
+  const { deploy, upside } = simulated;
   const gpus = (deploy ?? upside)?.tensorParallel ?? view.request.gpus;
   return gpus === view.request.gpus
-    ? view
-    : viewWith({ ...scenario, gpus }, view.sources, view.fleet, view.validation, {});
+    ? { ...view, report: ofFleet(view.request, view.report, simulated) }
+    : viewWith({ ...scenario, gpus }, view.sources, view.fleet, view.validation, {}, simulated);
 }
 
 /**

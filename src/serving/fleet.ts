@@ -32,6 +32,14 @@ function ofUsers({ arrivals: _a, rate: _r, burstiness: _b, trace, speedUp: _s, l
   return { ...w, arrivals: 'closed', users: 1, ...(lengthsOf === undefined ? {} : { lengthsOf }) };
 }
 
+/** What a workload says of requests that come by themselves counts for nothing beside users. */
+const arrivalNotes = ({ workload: { arrivals = 'closed', rate } = {} }: Scenario): string[] =>
+  arrivals === 'closed' && rate === undefined
+    ? []
+    : [
+        `users ask when they have their answer: the workload's ${rate === undefined ? arrivals : `rate ${rate}`} is left out`,
+      ];
+
 /** Replicas that are simulated together: one, or with those that prefill as many as the question says. */
 const together = (server: Server | undefined): string =>
   Number(server?.prefillReplicas ?? 0) > 0 ? String(server?.replicas ?? 1) : '1';
@@ -86,7 +94,7 @@ export function simulateFleet(scenario: Scenario, { fleet, reports }: PlannedFle
     targets: reportedTargets(targets, scenario),
     replicas: server.replicas,
     prefillReplicas: server.prefillReplicas,
-    notes: [...transferNotes(server), ...tunedNotes(tuned, deploy, fastest)],
+    notes: [...arrivalNotes(scenario), ...transferNotes(server), ...tunedNotes(tuned, deploy, fastest)],
     tried: { today: today.map((row) => row.name), unwritten: unwritten.map((row) => row.name) },
     deploy,
     upside: best === deploy ? null : best,

@@ -105,5 +105,7 @@ export function asked(data: PageData, values: ControlValues): Asked {
     delete scenario.vram;
     delete scenario.calibration;
   }
+  // The page plans and does not simulate: --ttft is then of a prompt alone, as on the command line without a workload.
+  if (changed.size > 0) delete scenario.workload;
   return { scenario, sources: sourcesFor(data, scenario, changed), changed: changed.size > 0 };
 }

@@ -11,7 +11,7 @@ import { picturesOf, servingPictures } from '../pictures/index.js';
 import { UserError } from '../../errors.js';
 import { jsonText } from '../../io/json.js';
 import type { Simulated } from '../simulation.js';
-import { decidedBy, ofReplica, viewOf, type View } from '../view.js';
+import { decidedBy, explained, ofReplica, viewOf, type View } from '../view.js';
 import { asked, type ControlValues } from './controls.js';
 import { drawing } from './charts.js';
 import { finder, saveJson, say } from './dom.js';
@@ -34,13 +34,16 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
 
   // Of the report's own question, whatever the controls ask.
   const served = data.simulated?.report ? servingPictures(data.simulated.report) : [];
+  /** The latest question: an answer that comes after a newer one is asked is not shown. */
+  let turn = 0;
   /** What the page saves. */
   let answered: object | null = null;
 
   const status = (message: string, wrong: boolean): void => say(element('status'), message, wrong);
 
   /** Plans the question of the controls. `first`: the file already holds the sections; only pictures are drawn. */
-  function plan(first: boolean): void {
+  async function plan(first: boolean): Promise<void> {
+    const mine = ++turn;
     let shown: View;
     // What was simulated is of the report's own question.
     let simulated: Simulated | null;
@@ -51,7 +54,9 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
       simulated = changed ? null : (data.simulated ?? null);
       if (simulated) shown = decidedBy(shown, simulated.chosen, simulated.report?.server ?? null);
       if (simulated?.fleet) shown = ofReplica(shown, scenario, simulated.fleet);
-      element('command').textContent = commandLine(scenario);
+      if (!hasSolution(shown.report)) shown = await explained(shown, scenario);
+      if (mine !== turn) return;
+      element('command').textContent = (changed ? undefined : data.command) ?? commandLine(scenario);
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
       status(`Not changed: ${error.message}; ${error.hint}.`, true);
@@ -86,14 +91,14 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   let pause: ReturnType<typeof setTimeout> | undefined;
   const soon = (): void => {
     clearTimeout(pause);
-    pause = setTimeout(() => plan(false), PAUSE);
+    pause = setTimeout(() => void plan(false), PAUSE);
   };
   form.addEventListener('input', soon, until);
   form.addEventListener('reset', soon, until);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     clearTimeout(pause);
-    plan(false);
+    void plan(false);
   });
   for (const id of ['find', 'kind', 'state']) element(id).addEventListener('input', filter);
   element('save').addEventListener('click', () => answered && saveJson(jsonText(answered), 'plans.json'));
@@ -104,5 +109,5 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   // Browsers restore what was typed: the report opens with its own question.
   form.reset();
   clearTimeout(pause);
-  plan(true);
+  void plan(true);
 }

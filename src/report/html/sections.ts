@@ -63,15 +63,18 @@ export function answerSection(view: View, simulated: Simulated | null): Html {
     const lines = paragraphs(fleetLines(fleet.fleet, report, simulated?.fleet));
     return html`<div class="verdict ${verdict}">${lines}</div><p>${replicaWords(view)}</p>`;
   }
+  const failure = view.failure === undefined ? '' : html`<pre>${view.failure}</pre>`;
   if (report.plans.length === 0)
-    return html`<p>No combination meets the targets: the table below says which target removed which.</p>`;
-  return html`<div class="verdict ${report.answer.verdict}">${paragraphs(firstPage(report, simulated))}</div>`;
+    return html`<p>No combination meets the targets: the table below says which target removed which.</p>${failure}`;
+  const lines = paragraphs(firstPage(report, simulated));
+  return html`<div class="verdict ${report.answer.verdict}">${lines}</div>${failure}`;
 }
 
 /** Numbers, losses, risks, cost and checks: the first page below the answer. */
 export function sheetSection(view: View, simulated: Simulated | null): Html {
   const { report } = view;
   const rows = decisionRows(report);
+  if (rows.length === 0) return html``;
   const checks = beforeSigning(report).map((c) => html`<li>${c}</li>`);
   const table = htmlTable('The plans of the answer', sheetColumns(rows), rows, {
     classes: 'sheet-table',
@@ -80,7 +83,7 @@ export function sheetSection(view: View, simulated: Simulated | null): Html {
   const risks = shownRisks(report, simulated).map((r) => html`<li>${r.message}</li>`);
   const risk = risks.length === 0 ? html`<p>None but what is to be checked below.</p>` : html`<ul>${risks}</ul>`;
   const cost = html`<h3>Cost</h3><p>${costWords(view, simulated)}</p>`;
-  return html`${rows.length === 0 ? '' : table}
+  return html`${table}
 <div class="columns">
 <section><h3>What it loses, by task</h3>${lossSection(report, rows)}</section>
 <section><h3>Risk</h3>${risk}${cost}</section>

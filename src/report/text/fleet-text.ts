@@ -133,7 +133,11 @@ function upsideRisk(report: PlanReport, name: string): string {
     : `${stackLabel(device.stack ?? '')} is not known to run ${model.name}`;
 }
 
-const fleetBuiltWords = ({ asPublished: a }: Plan): string => (a ? `: published ones had ${hadWords(a)} speed` : '');
+/** What published kernels of an upside had, where that is less than the full cache has. */
+const fleetBuiltWords = ({ asPublished: a }: Plan): string =>
+  a?.implementations.some(({ ofFull }) => ofFull !== null && ofFull < 1)
+    ? `: published ones had ${hadWords(a)} speed`
+    : '';
 
 /** Why no plan whose kernels would have to be written is named. */
 function noUpside({ deploy, tried: { unwritten } }: SimulatedFleet): string {
