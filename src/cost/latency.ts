@@ -6,7 +6,7 @@ import { CONSTANTS } from './constants.js';
 import { PEAK_MARGIN } from './law.js';
 import { forEachOp } from '../schedule/expand.js';
 import { schedule, type Collective, type CollectiveKind, type Configuration } from '../schedule/schedule.js';
-import { forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill/calls.js';
+import { asServersRead, forEachPrefillCall, type PrefillFrame, type PromptPlan } from '../schedule/prefill/calls.js';
 import type { KernelCall, KernelName } from '../../kernels/registry.js';
 import type { CallExplanation } from './explain.js';
 import {
@@ -182,7 +182,10 @@ export function priceStep(c: Configuration, pricer: Pricer, batch: number, conte
 export const pricePrompt = (c: Configuration, pricer: Pricer, plan: PromptPlan): SchedulePrice =>
   pricer.runtime
     ? pricer.runtime.prompt(c, pricer, plan)
-    : priceCalls(pricer, c.gpus, (add) => forEachPrefillCall(c, plan, add));
+    : priceCalls(pricer, c.gpus, (add) => {
+        const read = isServer(pricer) ? asServersRead(c, plan.promptTokens) : <C>(call: C): C => call;
+        return forEachPrefillCall(c, plan, (call, times) => add(read(call), times));
+      });
 
 /**
  * Prices calls as `priceStep` prices a step.

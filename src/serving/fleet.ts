@@ -36,9 +36,7 @@ function ofUsers({ arrivals: _a, rate: _r, burstiness: _b, trace, speedUp: _s, l
 const arrivalNotes = ({ workload: { arrivals = 'closed', rate } = {} }: Scenario): string[] =>
   arrivals === 'closed' && rate === undefined
     ? []
-    : [
-        `users ask when they have their answer: the workload's ${rate === undefined ? arrivals : `rate ${rate}`} is left out`,
-      ];
+    : [`users ask when they have their answer: the workload's ${rate === undefined ? arrivals : 'rate'} is left out`];
 
 /** Replicas that are simulated together: one, or with those that prefill as many as the question says. */
 const together = (server: Server | undefined): string =>

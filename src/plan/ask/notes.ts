@@ -154,8 +154,8 @@ const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
       `loops of ${g.name} after the first attend to the rows of the first and keep their own for ` +
         `${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
     g.promptsBothWays &&
-      `tokens of a prompt attend to all of it in ${g.name}, so servers read prompts whole; their attention is priced ` +
-        'as causal, which is half of it: first tokens of long prompts come later than stated',
+      `tokens of a prompt attend to all of it in ${g.name}, so servers read prompts whole, and their attention takes ` +
+        'twice that of other models',
     g.valuesAreKeys &&
       `${g.name} caches keys alone, as transformers does; vLLM keeps a copy of them as values, twice the bytes`,
     g.quantised &&

@@ -1,4 +1,5 @@
 /** The decision: what to deploy today, what compression would bring, what it loses, what can go wrong. Pure. */
+import { leavesEarly } from '../evaluate/evaluate.js';
 import { confidenceWords } from '../evaluate/targets.js';
 import { isUncompressed } from '../../codecs/registry.js';
 import { isEstimate } from '../../cost/evidence.js';
@@ -25,6 +26,10 @@ const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low
 
 /** The same by the estimate. */
 export const likelySpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
+
+/** By the estimate as well as at the slow end, which decides: answers print the former. */
+const isFaster = (p: Plan, than: Plan): boolean =>
+  sureSpeed(p) > MATERIAL * sureSpeed(than) && likelySpeed(p) > MATERIAL * likelySpeed(than);
 
 /** What stands behind a time: a stack that serves the plan, or kernels measured on this very device. */
 export const runsToday = (r: PlanRequest, p: Plan): boolean =>
@@ -131,10 +136,7 @@ export function decide(r: PlanRequest, all: readonly Plan[], simulated: ServingM
   const reference = main ?? fallback;
   const lost = sound.filter((p) => verdictOn(p, r.keep) === 'lost');
   const failing = beyond ? null : best(lost, sureSpeed);
-  const fails =
-    failing && failing.id !== fallback?.id && (!reference || sureSpeed(failing) > MATERIAL * sureSpeed(reference))
-      ? failing
-      : null;
+  const fails = failing && failing.id !== fallback?.id && (!reference || isFaster(failing, reference)) ? failing : null;
   const alternatives = main === null ? [] : alternativesTo(r, main, faster);
   return {
     question: questionOf(r),
@@ -284,9 +286,11 @@ function reasonOf(
   if (o.main) return noStackReason(r, o.plans);
   const share = `${Math.round(r.keep * 100)} %`;
   return o.usable.every((p) => verdictOn(p, r.keep) === 'unknown')
-    ? r.fidelity
-      ? `${r.fidelity.file} says nothing about these plans at ${formatTokens(r.contextTokens)} tokens`
-      : "nothing is published about these plans' quality"
+    ? leavesEarly(r)
+      ? 'no score is known of answers whose tokens leave before their last loop (--depth)'
+      : r.fidelity
+        ? `${r.fidelity.file} says nothing about these plans at ${formatTokens(r.contextTokens)} tokens`
+        : "nothing is published about these plans' quality"
     : `no plan keeps ${share} of the scores ` +
         (r.geometry.trained ? `with all ${r.geometry.trained.loops} loops` : 'of the uncompressed model');
 }

@@ -3,6 +3,7 @@ import { isUncompressed, LATENT_KINDS } from '../../codecs/registry.js';
 import { isEstimate, type Interval } from '../../cost/evidence.js';
 import { formatTokens } from '../../numbers/units.js';
 import { present } from '../../present.js';
+import { leavesEarly } from '../evaluate/evaluate.js';
 import { isMostlyOutside, testedText } from '../ask/tested.js';
 import { planName } from '../words/words.js';
 import type { Answer, Warning } from '../answer-types.js';
@@ -26,11 +27,11 @@ export function risksOf(r: PlanRequest, plans: readonly Plan[]): Warning[] {
     );
   if (r.testedFirst && isMostlyOutside(r.testedFirst))
     add('first-tokens-outside', `--ttft is not sure: ${testedText(r.testedFirst)}`);
-  if (r.meanLoops !== undefined)
+  if (leavesEarly(r))
     add(
       'exits-early',
-      'tokens leave before their last loop (--depth), and scores are those of all loops; lla-sim simulate ' +
-        '--find-rate --ways says what is known of answers with it',
+      'published scores are those of all loops; lla-sim simulate --find-rate --ways says what is known of answers ' +
+        'whose tokens leave early',
     );
   const estimated = plans.find(
     (p) => p.servedBy === null && p.decode.evidence !== null && isEstimate(p.decode.evidence),
@@ -53,7 +54,7 @@ export function risksOf(r: PlanRequest, plans: readonly Plan[]): Warning[] {
         'generation-unknown',
         `nothing that the model writes was scored with ${r.geometry.loops} loops, only the choice among given answers`,
       );
-    if (kept === null)
+    if (kept === null && !leavesEarly(r))
       add(
         'quality-unknown',
         p.measured === undefined

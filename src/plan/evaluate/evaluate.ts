@@ -17,7 +17,6 @@ import {
 } from '../../codecs/registry.js';
 import { priceStep, type StepPrice } from '../../cost/latency.js';
 import {
-  bytesPerSequence,
   maxBatch,
   memoryModel,
   onGrid,
@@ -126,15 +125,17 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const quality = query ? withTeachers(qualityOf(query)) : [];
   const measured = measuredRow(r, candidate);
   const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
-  const kept = r.fidelity
-    ? keptHere(r, candidate, measured)
-    : query
-      ? keptQuality(query, quality, r.contextTokens, r.targets.minimums)
-      : !isItself(r, candidate)
-        ? null
-        : g.trained
-          ? keptWithLoops(g)
-          : WHOLE;
+  const kept = leavesEarly(r)
+    ? null
+    : r.fidelity
+      ? keptHere(r, candidate, measured)
+      : query
+        ? keptQuality(query, quality, r.contextTokens, r.targets.minimums)
+        : !isItself(r, candidate)
+          ? null
+          : g.trained
+            ? keptWithLoops(g)
+            : WHOLE;
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
@@ -215,9 +216,8 @@ function prefillFigures(
   usable: number,
 ): Omit<Plan['prefill'], keyof PromptFigures> {
   const peakBytes = peaks[r.prefill];
-  const free = usable - m.weightsBytes - m.codecBytes - m.workspaceFixedBytes - peakBytes;
   // The sequence that is being encoded has its cache beside its accumulators, as the decoder has.
-  const batchBesidePrefill = Math.max(0, Math.floor(free / bytesPerSequence(m)));
+  const batchBesidePrefill = maxBatch(m, usable - peakBytes, r.server?.more);
   return { kind: r.prefill, peakBytes, fits: batchBesidePrefill >= 1, batchBesidePrefill, peakBytesByKind: peaks };
 }
 
@@ -281,9 +281,13 @@ export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): Decod
   };
 }
 
+/** Tokens leave before their last loop: no score of all loops is theirs. */
+export const leavesEarly = ({ meanLoops, geometry }: Pick<PlanRequest, 'meanLoops' | 'geometry'>): boolean =>
+  meanLoops !== undefined && meanLoops < geometry.loops - 1e-9;
+
 /** What to ask the published tables for; null when nothing published can hold (another model, a cache in 8 bits). */
 function qualityQuery(r: PlanRequest, c: Candidate): QualityQuery | null {
-  if (r.publishedAs === null || r.geometry.quantised || r.fidelity || c.codec.constants) return null;
+  if (r.publishedAs === null || leavesEarly(r) || r.geometry.quantised || r.fidelity || c.codec.constants) return null;
   const coarse = r.choice.storage === 'f8' || r.choice.storage.startsWith('q');
   if (coarse && !hasOwnStorage(c.codec)) return null;
   return {

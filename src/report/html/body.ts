@@ -53,7 +53,8 @@ ${report.scenario.description === null ? '' : html`<p>${report.scenario.descript
     PRESETS.map((p) => p.name),
   ).map(field)}</div>
 <div class="row"><button type="reset">Back to the first question</button><p id="status" role="status"></p></div>
-<p>The same from the command line: <code class="command" id="command">${data.command ?? commandLine(data.scenario)}</code></p>
+<p>The same from the command line: \
+<code class="command" id="command">${data.command ?? commandLine(data.scenario)}</code></p>
 <noscript><p>Without JavaScript the page shows the report's own question;\
  its pictures lie beside this file as PNG.</p></noscript>
 </form>

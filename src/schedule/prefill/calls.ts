@@ -39,6 +39,19 @@ const FEW_CHUNKS = 2;
  */
 const MOST_PLACES = 512;
 
+/**
+ * A call of a server's prompt. Attention of a call is causal: its tokens attend to what lies before, and to half of
+ * their own. Where prompts are read in both directions each attends to all of the prompt, as if half of it lay before.
+ */
+export function asServersRead(c: Configuration, promptTokens: number): <C extends KernelCall>(call: C) => C {
+  if (!c.geometry.promptsBothWays) return (call) => call;
+  return (call) => {
+    if (call.kernel !== 'attend_prefill') return call;
+    const { context = 0, queries = 0 } = call.shape;
+    return { ...call, shape: { ...call.shape, context: Math.max(context, Math.round(promptTokens - queries / 2)) } };
+  };
+}
+
 /** How one prompt is prefilled. */
 export interface PromptPlan {
   readonly method: WholePrompt;

@@ -18,7 +18,7 @@ import { allocatedTokens } from '../../eviction/policy.js';
 import { STORAGE_BYTES } from '../../../kernels/op-class.js';
 import { KERNELS, type KernelCall } from '../../../kernels/registry.js';
 import { PREFILL_CHUNK_TOKENS, runSchedule, type WholePrompt } from '../../schedule/prefill/prefill.js';
-import { OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill/calls.js';
+import { asServersRead, OPERATIONS_OF_A_SUBMISSION } from '../../schedule/prefill/calls.js';
 import { forEachOp } from '../../schedule/expand.js';
 import { schedule, type Configuration, type Schedule } from '../../schedule/schedule.js';
 import { headSchedule, labelsOf, sharedSchedule } from '../../schedule/shared-ops.js';
@@ -262,7 +262,11 @@ export class PriceTables {
   private chunkPart(tokens: number, before: number): number {
     const run = this.runOf(tokens, before, false);
     const waits = this.submissionsOf(run) - 1;
-    return this.estimate(run, () => true, this.outside) + waits * this.overhead;
+    return this.estimate(run, () => true, this.outside, before + tokens) + waits * this.overhead;
+  }
+
+  private asRead(promptTokens: number): ReturnType<typeof asServersRead> {
+    return isServer(this.pricer) ? asServersRead(this.c, promptTokens) : (call) => call;
   }
 
   private submissionsOf(run: Schedule): number {
@@ -277,12 +281,14 @@ export class PriceTables {
 
   private runPrice(tokens: number, before: number): SchedulePrice {
     const run = this.runOf(tokens, before, true);
-    return this.whole(run, this.submissionsOf(run));
+    return this.whole(run, this.submissionsOf(run), 0, tokens + before);
   }
 
-  private whole(s: Schedule, submissions: number, sequences = 0): SchedulePrice {
+  /** @param promptTokens of a prompt's schedule */
+  private whole(s: Schedule, submissions: number, sequences = 0, promptTokens = 0): SchedulePrice {
+    const read = this.asRead(promptTokens);
     return priceCalls(this.pricer, this.c.gpus, (add) => {
-      forEachOp(this.c, s, add);
+      forEachOp(this.c, s, (op, times) => add(read(op), times));
       return { collectives: s.collectives, submissions, sequences };
     });
   }
@@ -292,11 +298,13 @@ export class PriceTables {
     s: Schedule,
     passes: (call: KernelCall) => boolean,
     labelled: (label: string) => boolean = () => true,
+    promptTokens = 0,
   ): number {
     const { c, pricer } = this;
+    const read = this.asRead(promptTokens);
     let seconds = 0;
     forEachOp(c, s, (op, times) => {
-      if (passes(op) && (readsContext(op) || labelled(op.label))) seconds += times * pricer.price(op).estimate;
+      if (passes(op) && (readsContext(op) || labelled(op.label))) seconds += times * pricer.price(read(op)).estimate;
     });
     for (const { label, kind, bytesEach, calls } of s.collectives)
       if (labelled(label)) seconds += calls * (pricer.collective(kind, bytesEach, c.gpus)?.estimate ?? 0);
