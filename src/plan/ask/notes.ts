@@ -26,15 +26,17 @@ const SLOWER_IN_8_BITS = 1.2;
 /** Says where products of one row take longer in 8-bit floats than in 16 bits, as in some servers' tables. */
 export function slowProductsNote(pricer: Pricer | null, { quantised, hidden, mlpHidden }: Geometry): string[] {
   if (!pricer || quantised?.float8 !== true || quantised.blocks) return [];
-  const priced = (variant: 'f8' | 'f16'): Price =>
-    pricer.price({ kernel: 'matmul', variant, shape: { groups: 1, m: 1, k: hidden, n: mlpHidden } });
-  const [narrow, wide] = [priced('f8'), priced('f16')];
+  const priced = (variant: 'f8' | 'f16', m: number): Price =>
+    pricer.price({ kernel: 'matmul', variant, shape: { groups: 1, m, k: hidden, n: mlpHidden } });
+  const [narrow, wide, ofTwo] = [priced('f8', 1), priced('f16', 1), priced('f8', 2)];
   const times = narrow.estimate / wide.estimate;
+  const alone = narrow.estimate / ofTwo.estimate;
   return times < SLOWER_IN_8_BITS || isEstimate(narrow.evidence) || isEstimate(wide.evidence)
     ? []
     : [
         `for one sequence this server’s products in 8-bit floats take ${times.toFixed(1)} times those in 16 bits on ` +
-          'this GPU, as measured: few users may have more tokens a second with weights in 16 bits',
+          `this GPU${alone > 1 ? `, and ${alone.toFixed(1)} times those of two sequences` : ''}, as measured: ` +
+          'few users may have more tokens a second with weights in 16 bits',
       ];
 }
 
