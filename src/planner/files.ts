@@ -27,15 +27,17 @@ export function readDropped(text: string, name: string): Dropped {
     throw new UserError('the file is larger than any calibration', 'choose another');
   return text.slice(0, 4096).includes('"lla-sim/calibration"')
     ? { kind: 'calibration', calibration: calibrationFrom(text, name) }
-    : { kind: 'model', model: modelFrom(text) };
+    : { kind: 'model', model: modelFrom(text, name) };
 }
 
 /** A model from the text of its config.json. @throws UserError as the command line does */
-function modelFrom(text: string): LinkedModel {
+function modelFrom(text: string, file: string): LinkedModel {
   if (text.length > MAX_CONFIG_BYTES)
     throw new UserError('the text is larger than any config.json', 'give the config.json of a Hugging Face model');
   const json = parseConfig(text, 'the config.json');
-  const name = nameInConfig(json, 'model');
+  // Files that are all called so tell no model from another.
+  const called = file.replace(/\.json$/i, '');
+  const name = nameInConfig(json, called === 'config' ? 'model' : called);
   geometryFromConfig(json, name);
   return { name, config: neededFields(json, name) };
 }

@@ -41,6 +41,8 @@ export function mountPlanner(): void {
   let answered: readonly Answered[] = [];
   let link: string | null = null;
   let kept: Kept | null = null;
+  /** Where several devices are typed, the list whose place that takes. */
+  let typed: { readonly select: HTMLSelectElement; readonly input: HTMLInputElement } | null = null;
   /** The latest question: an answer that comes after a newer one is asked is not shown. */
   let turn = 0;
   const shelf = shelfOf(
@@ -83,6 +85,7 @@ export function mountPlanner(): void {
       if (mine !== turn) return;
       answered = now;
       clearRanking();
+      clearServed();
       element('changed').hidden = true;
       const changed = before && changedWords(before, gistsOf(now));
       if (changed) {
@@ -91,6 +94,7 @@ export function mountPlanner(): void {
       }
       keepInAddress(scenario, own);
       renderAnswer(scenario, own, everyRow);
+      showStale(false);
       status('');
       // The words first, then pictures: a table takes longer.
       await new Promise((resolve) => setTimeout(resolve));
@@ -99,7 +103,29 @@ export function mountPlanner(): void {
       if (mine === turn) renderRest(everyRow);
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
-      if (mine === turn) status(`Not planned: ${error.message}; ${error.hint}.`, true);
+      if (mine === turn) {
+        showStale(true);
+        status(`Not planned: ${error.message}; ${error.hint}.`, true);
+      }
+    }
+  }
+
+  /** The answer that is still shown is of a question before. */
+  function showStale(is: boolean): void {
+    for (const id of ['answer', 'sheet', 'table']) element(id).classList.toggle('stale', is);
+    element('take-away').hidden = is || answered.length === 0;
+  }
+
+  /** The command that asks the same. A model that was dropped is in the link; else its file has to be named. */
+  function commandOf(scenario: Scenario, own: LinkedModel | null, verb: 'plan' | 'simulate'): string {
+    const flags = verb === 'simulate' || (scenario.workload === undefined && scenario.server === undefined);
+    if (flags && own === null) return commandLine(scenario, verb);
+    try {
+      const address = shellWord(`plan.html#${linkOf(scenario, own, null)}`);
+      return `lla-sim ${verb === 'simulate' ? verb : 'open'} ${address}`;
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      return commandLine(own ? { ...scenario, model: './config.json' } : scenario, verb);
     }
   }
 
@@ -141,9 +167,7 @@ and may ask for more of them.</p>`
       }`,
     );
     for (const id of ['take-away', 'simulate']) element(id).hidden = false;
-    const whole = scenario.workload === undefined && scenario.server === undefined && own === null;
-    element('command').textContent =
-      whole || link === null ? commandLine(scenario) : `lla-sim open ${shellWord(`plan.html#${link}`)}`;
+    element('command').textContent = commandOf(scenario, own, 'plan');
   }
 
   const single = (): Answered | undefined => (answered.length === 1 ? answered[0] : undefined);
@@ -175,6 +199,8 @@ and may ask for more of them.</p>`
   }
 
   function ask(scenario: Scenario, own: LinkedModel | null): void {
+    if (typed) typed.input.replaceWith(typed.select);
+    typed = null;
     model = own;
     held = null;
     words = {
@@ -271,7 +297,15 @@ and may ask for more of them.</p>`
     button.addEventListener('click', () => void copy(button));
 
   async function save(): Promise<void> {
-    const scenario = asked();
+    try {
+      await saveAll(asked());
+    } catch (error) {
+      if (!(error instanceof UserError)) throw error;
+      status(`Not saved: ${error.message}; ${error.hint}.`, true);
+    }
+  }
+
+  async function saveAll(scenario: Scenario): Promise<void> {
     const whole = await answersTo(scenario, sourceOf(given(scenario)), shelf, true);
     const fleets = whole.flatMap(({ view }) => view.fleet ?? []);
     const content = fleets.length > 0 ? fleetJson(fleets) : plansJson(whole.map(({ view }) => view.report));
@@ -294,6 +328,7 @@ and may ask for more of them.</p>`
     const input = document.createElement('input');
     [input.type, input.name, input.id, input.placeholder] = ['text', select.name, select.id, 'h100,h200'];
     select.replaceWith(input);
+    typed = { select, input };
     input.focus();
   }
 
@@ -303,7 +338,14 @@ and may ask for more of them.</p>`
   );
   takeFiles(element('drop'), element('file'), (file) => void file.text().then((text) => take(text, file.name)));
   const source = (scenario: Scenario): ModelSource | null => sourceOf(given(scenario));
-  mountServing({ asked, source, shelf });
+  const clearServed = mountServing({
+    asked,
+    source,
+    shelf,
+    command: (scenario) => commandOf(scenario, given(scenario), 'simulate'),
+    // What only the simulation asks is in the link, too.
+    begins: () => keepInAddress(asked(), given(asked())),
+  });
   const clearRanking = mountRanking({ asked, source, link: () => link, shelf });
   addEventListener('hashchange', () => {
     // A link within the page: the question stays in the address.

@@ -144,13 +144,17 @@ function figuresOf({ view, failure }: Answered): readonly (readonly [string, str
   return [...planRows('Deploy', (deploy ?? fallback)?.planId), ...planRows(upsideLabel(report), upside?.planId)];
 }
 
+/** Of several answers each figure says whose it is. */
+const namedFigures = (a: Answered, several: boolean): (readonly [string, string])[] =>
+  figuresOf(a).map(([name, value]) => [several ? `${a.view.report.answer.question}: ${name}` : name, value]);
+
 export function compareHtml(kept: readonly Answered[], now: readonly Answered[]): Html {
-  const sides = [kept[0], now[0]].filter((a) => a !== undefined);
-  const figures = sides.map((a) => new Map(figuresOf(a)));
+  const sides = [kept, now].filter((of) => of.length > 0);
+  const figures = sides.map((of) => new Map(of.flatMap((a) => namedFigures(a, of.length > 1))));
   const names = [...new Set(figures.flatMap((f) => [...f.keys()]))];
   return html`<div class="scroll" role="region" aria-label="Two settings side by side" tabindex="0">\
 <table class="compared"><thead><tr><th scope="col"></th><th scope="col">kept</th><th scope="col">now</th></tr></thead>
-<tbody><tr><th scope="row">asked</th>${sides.map((a) => html`<td><code>${commandLine(a.scenario)}</code></td>`)}</tr>
+<tbody><tr><th scope="row">asked</th>${sides.map((of) => html`<td>${of.map((a) => html`<code>${commandLine(a.scenario)}</code> `)}</td>`)}</tr>
 ${names.map((name) => {
   const cells = figures.map((f) => f.get(name) ?? '–');
   const differs = cells[0] === cells[1] ? '' : html` class="differs"`;

@@ -3,7 +3,6 @@
 import { UserError } from '../errors.js';
 import type { ModelSource } from '../plan/ask/prepare.js';
 import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
-import { commandLine } from '../report/command-line.js';
 import { say, showShare } from '../report/html/dom.js';
 import { html } from '../report/html/html.js';
 import { servingPictures } from '../report/pictures/index.js';
@@ -20,7 +19,13 @@ export interface Asking {
   readonly shelf: Shelf;
 }
 
-export function mountServing({ asked, source, shelf }: Asking): void {
+interface Serving extends Asking {
+  readonly command: (scenario: Scenario) => string;
+  readonly begins: () => void;
+}
+
+/** @returns clears the simulation of a question that is no longer asked */
+export function mountServing({ asked, source, shelf, command, begins }: Serving): () => void {
   const charts = drawingLater('served');
   let worker: Worker | null = null;
 
@@ -39,6 +44,7 @@ export function mountServing({ asked, source, shelf }: Asking): void {
       const scenario = { ...asked(), workload: asked().workload ?? {} };
       // Tables of other stacks are functions, and no simulation asks for them.
       const { otherStacks: _others, ...sources } = await sourcesFrom(shelf, scenario, source(scenario));
+      begins();
       worker = new Worker(program());
       worker.addEventListener('message', ({ data }: MessageEvent<Said>) => said(data, scenario, flags));
       worker.addEventListener('error', () => {
@@ -66,11 +72,11 @@ export function mountServing({ asked, source, shelf }: Asking): void {
     if (data.kind === 'wrong') return status(`Not simulated: ${data.message}.`, true);
     status('');
     const pictures = servingPictures(data.report);
-    const command = `${commandLine(scenario, 'simulate')}${findRate ? ' --find-rate' : ''}${ways ? ' --ways' : ''}`;
+    const same = `${command(scenario)}${findRate ? ' --find-rate' : ''}${ways ? ' --ways' : ''}`;
     fill(
       'served-text',
       html`<div class="scroll" role="region" aria-label="The simulation" tabindex="0">\
-<pre>${data.text}</pre></div><p>The same from the command line: <code class="command">${command}</code></p>`,
+<pre>${data.text}</pre></div><p>The same from the command line: <code class="command">${same}</code></p>`,
     );
     showFigures('served', pictures);
     void charts.draw(pictures);
@@ -86,6 +92,13 @@ export function mountServing({ asked, source, shelf }: Asking): void {
     end();
     status('Stopped.');
   });
+
+  return () => {
+    end();
+    fill('served-text', html``);
+    showFigures('served', []);
+    status('');
+  };
 }
 
 let address: string | null = null;
