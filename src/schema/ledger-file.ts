@@ -163,6 +163,9 @@ function checkNames(
   } catch (error) {
     if (!(error instanceof UserError)) throw error;
     const preset = nearestName(model, PRESET_NAMES);
-    note(`model ${show(model)}: ${error.message}${preset === undefined ? '' : `; did you mean ${preset}?`}`);
+    const is = existsSync(resolve(folder, model))
+      ? `model ${show(model)}: ${error.message}`
+      : `model ${show(model)} is no name that lla-sim models lists, and no file beside the ledger`;
+    note(`${is}${preset === undefined ? '' : `; did you mean ${preset}?`}`);
   }
 }

@@ -36,6 +36,14 @@ import { randomOf, SEED } from '../gpu/random.js';
 import { planOwn as planOf, row } from './requests.js';
 
 const random = randomOf(SEED);
+
+it('no more sequences fit beside a prompt than without one', async () => {
+  for (const model of ['ouro-1.4b', 'nandi-mini-150m']) {
+    const { plans } = await plan({ model, device: 'b300', codec: ['full'], context: random.whole(64, 512) });
+    const [{ maxBatch: most, prefill }] = plans as [(typeof plans)[number]];
+    expect(prefill.batchBesidePrefill, `${model}, seed ${SEED}`).toBeLessThanOrEqual(most.exact);
+  }
+});
 const modelFile = (name: string): string =>
   name.startsWith('llama') ? join(ROOT, `ledger/models/${name}.json`) : name;
 const DRIVER_H200 = 143_771 * MiB;

@@ -276,6 +276,19 @@ describe('the decision', () => {
     ]);
   });
 
+  it('names as failing what is faster by the estimate, too, and no path that only a target left over', async () => {
+    const { answer, plans } = await planOf({ device: 'rtx-5090', stack: 'attainable', tpot: '100ms' });
+    const rate = (choice: { planId: string } | null): number =>
+      plans.find((p) => p.id === choice?.planId)?.knee?.tokensPerSecond?.estimate ?? Infinity;
+    expect(answer.upside).not.toBeNull();
+    if (answer.fails) expect(rate(answer.fails)).toBeGreaterThan(rate(answer.upside));
+    const late = await planOf({ model: 'nanbeige4.2-3b', device: 'rtx-4090', context: '64k', tpot: '40ms' });
+    const labels = new Set(late.removed.map(({ id }) => id.split('/')[0]));
+    const unlike = (p: Plan): boolean => p.marks.some(({ code }) => code === 'no-memory-saved');
+    expect(late.plans.some((p) => unlike(p) && labels.has(p.id.split('/')[0]!))).toBe(true);
+    expect(shortList(late).filter((p) => unlike(p) && labels.has(p.id.split('/')[0]!))).toEqual([]);
+  });
+
   it('does not hold published kernels of latents against quantised rows', async () => {
     const said = async (codec: string): Promise<string> => words(await planOf({ codec: ['full', codec] }));
     expect(await said('lla')).toMatch(

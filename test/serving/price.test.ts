@@ -17,6 +17,7 @@ import { findDevice } from '../../src/devices/find.js';
 import { layerParameters } from '../../src/geometry/geometry.js';
 import type { Scenario } from '../../src/schema/settings.js';
 import { simulate } from '../../src/serving/answer.js';
+import type { Run } from '../../src/serving/types.js';
 import { randomOf, SEED } from '../gpu/random.js';
 import { given, SERVER } from './harness.js';
 
@@ -233,23 +234,27 @@ describe('near zero load', () => {
   });
 });
 
+/** A prompt's first token by a plan, and of requests that never meet. */
+async function aloneOf(asked: Scenario, promptTokens: number): Promise<{ first: Interval; run: Run }> {
+  const { plans } = await plan({ ...asked, context: promptTokens });
+  const scenario: Scenario = {
+    ...asked,
+    workload: { arrivals: 'constant', rate: 1e-4, requests: 3, promptTokens, outputTokens: 2 },
+    server: { prefixCaching: 'off' },
+  };
+  const options = { findRate: false, skipBad: false, shard: null, progress: () => false };
+  const { runs } = await simulate(scenario, await readSources(scenario), options);
+  return { first: plans[0]?.prefill.secondsToFirstToken as Interval, run: runs[0]! };
+}
+
 it('the first token of a request alone is that of a plan, with its ends, none faster than the datasheet', async () => {
   const random = randomOf(SEED);
   for (const stack of ['vllm', 'sglang', 'trtllm', 'vllm-rlt']) {
     const device = stack === 'vllm-rlt' ? 'h20' : random.pick(['h100', 'h200']);
     const promptTokens = random.whole(500, 40_000);
     const gpus = stack === 'vllm-rlt' ? 1 : random.pick([1, 2, 4, 8]);
-    const asked: Scenario = { model: 'nanbeige4.2-3b', device, gpus, stack, codec: ['full'], context: promptTokens };
-    const { plans } = await plan(asked);
-    const first = plans[0]?.prefill.secondsToFirstToken as Interval;
-    const { context: _context, ...served } = asked;
-    const scenario: Scenario = {
-      ...served,
-      workload: { arrivals: 'constant', rate: 1e-4, requests: 3, promptTokens, outputTokens: 2 },
-      server: { prefixCaching: 'off' },
-    };
-    const options = { findRate: false, skipBad: false, shard: null, progress: () => false };
-    const run = (await simulate(scenario, await readSources(scenario), options)).runs[0]!;
+    const asked: Scenario = { model: 'nanbeige4.2-3b', device, gpus, stack, codec: ['full'] };
+    const { first, run } = await aloneOf(asked, promptTokens);
     const because = `${stack} on ${gpus} ${device}, ${promptTokens} tokens, seed ${SEED}`;
     // A prompt in chunks is as wide as its chunks: each at least as wide as whole servers are off, and wider beyond the
     // tables' contexts. Over 304 prompts of 500 to 40,000 tokens the slow end is up to 6.3 % above a whole prompt's.
@@ -262,4 +267,23 @@ it('the first token of a request alone is that of a plan, with its ends, none fa
     const operations = 2 * promptTokens * geometry.loops * geometry.layers * layerParameters(geometry);
     expect(first.low, because).toBeGreaterThan(operations / gpus / findDevice(device).matrixFlopsPerSecond);
   }
+});
+
+it('prompts that are read in both directions have twice the attention of causal ones, in a run as in a plan', async () => {
+  const promptTokens = randomOf(SEED).whole(16_000, 32_000);
+  const scenario: Scenario = { model: 'hrm-text-1b', device: 'h200', stack: 'vllm', codec: ['full'] };
+  const sources = await readSources(scenario);
+  const { request: r } = prepare({ ...scenario, context: promptTokens }, sources);
+  const c = configurationOf(r, r.candidates[0]!);
+  const { promptsBothWays: _both, ...causal } = c.geometry;
+  const asked = { method: 'accumulated', promptTokens } as const;
+  const attentionOf = (of: Configuration): number => {
+    const { byKernel } = pricePrompt(of, r.pricer!, asked);
+    return byKernel.find(({ kernel }) => kernel === 'attend_prefill')!.estimate;
+  };
+  const times = attentionOf(c) / attentionOf({ ...c, geometry: causal });
+  expect(times, `${promptTokens} tokens, seed ${SEED}`).toBeGreaterThan(1.7);
+  expect(times, `${promptTokens} tokens, seed ${SEED}`).toBeLessThan(2.2);
+  const { first, run } = await aloneOf(scenario, 4000);
+  expect((run.estimate.median_ttft_ms ?? 0) / 1e3 / first.estimate).toBeCloseTo(1, 1.7);
 });

@@ -208,6 +208,11 @@ describe('steps', () => {
     });
     expect(told.answer.question).toContain('2.7 of 4 loops a token');
     expect(told.answer.risks.map(({ code }) => code)).toContain('exits-early');
+    // Scores of all loops are none of theirs.
+    expect(told.answer.deploy).toBeNull();
+    expect(told.plans.every((p) => p.qualityKept === null && p.quality.length === 0)).toBe(true);
+    const last = await plan({ device: 'b300', stack: 'vllm-rlt', codec: ['full'], workload: { depth: '0,0,0,1' } });
+    expect(last.answer.deploy?.planId).toBe('full/full');
     expect(early.estimate, `seed ${SEED}`).toBeLessThan(all.estimate);
     expect(early.estimate, `seed ${SEED}`).toBeGreaterThan((2.7 / 4) * all.estimate);
   });

@@ -281,7 +281,7 @@ function readFilter(s: Scenario, g: Geometry, storage: Storage, contextTokens: n
       `add --codec ${sharing.join(' or ')}, or leave --shared out`,
     );
   const ratios =
-    list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 })) ?? null;
+    list('ratio')?.map((w) => parseNumber(w.replace(/x$|×$/, ''), '--ratio', { min: 1, max: 100_000 }, w)) ?? null;
   const paths = oneOf<PathChoice>('path', PATH_CHOICES);
   if (kinds?.every((kind) => isUncompressed({ kind }))) {
     const elsewhere = paths !== null && !kinds.some((kind) => pathChoices({ kind }).some((p) => paths.includes(p)));

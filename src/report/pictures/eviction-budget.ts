@@ -140,7 +140,13 @@ export function evictionPictures(view: View): Picture[] {
             ),
             endLabels(
               theme,
-              shown.flatMap((l, i) => l.data.slice(-1).map((p) => ({ y: p.y, text: label(p.y), colour: colour(i) }))),
+              // A line that ends before, as no more fits, has no value there.
+              shown.flatMap((l, i) =>
+                l.data
+                  .slice(-1)
+                  .filter((p) => p.x === range.max)
+                  .map((p) => ({ y: p.y, text: label(p.y), colour: colour(i) })),
+              ),
             ),
           ],
         };

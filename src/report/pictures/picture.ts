@@ -1,6 +1,7 @@
 /** What a picture is: numbers from the planner, and a chart.js configuration that draws them on any canvas. */
 import type { ChartConfiguration, Plugin } from 'chart.js';
 import type { Evidence } from '../../cost/evidence.js';
+import type { PlanReport } from '../../plan/types.js';
 import { frame } from './marks.js';
 import { common, type Theme } from './theme.js';
 
@@ -38,6 +39,10 @@ interface Made extends Omit<Picture, 'chart'> {
   /** Where those of its evidence do not say it. */
   readonly evidenceWords?: string;
 }
+
+/** The GPUs that share the model. */
+export const devicesOf = ({ settings, device }: Pick<PlanReport, 'settings' | 'device'>): string =>
+  `${settings.gpus > 1 ? `${settings.gpus} × ` : ''}${device.name}`;
 
 export const picture = ({ draw, right, evidenceWords, ...words }: Made): Picture => ({
   ...words,

@@ -8,7 +8,7 @@ import { counted, formatNumber, formatTokens } from '../../numbers/units.js';
 import { commonBatch, drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
 import { notes } from './marks.js';
-import { picture, type Picture } from './picture.js';
+import { devicesOf, picture, type Picture } from './picture.js';
 import { numberScale, powersOfTwo, spread, tokenScale } from './scales.js';
 import { bandedLine, type BandLine, type BandPoint, type Point } from './theme.js';
 
@@ -70,7 +70,7 @@ export function timeAgainstContext(view: View): Picture | null {
     id: 'time-against-context',
     title: `How long does a token take as the context grows, at ${counted(batch, 'sequence')}?`,
     subtitle:
-      `${view.report.model.name} on ${view.report.device.name}; milliseconds, lower is better; bands: 90 % ` +
+      `${view.report.model.name} on ${devicesOf(view.report)}; milliseconds, lower is better; bands: 90 % ` +
       'intervals; lines end where memory does',
     evidence,
     source: timeSource(view),

@@ -8,7 +8,7 @@ import { counted, formatNumber, formatTokens } from '../../numbers/units.js';
 import { drawnPlans } from '../decision.js';
 import { timeSource, type View } from '../view.js';
 import { layer, notes, pixelOf } from './marks.js';
-import { picture, type Picture } from './picture.js';
+import { devicesOf, picture, type Picture } from './picture.js';
 import { countScale, numberScale, spread } from './scales.js';
 import { bandedLine, colourOf, faded, type BandLine, type Point, type Theme } from './theme.js';
 
@@ -60,7 +60,7 @@ export function usersAgainstSpeed(view: View): Picture | null {
     id: 'users-against-speed',
     title: `How many users does ${gpus > 1 ? 'the group of GPUs' : 'one GPU'} serve, and how fast?`,
     subtitle:
-      `${report.model.name} on ${gpus > 1 ? `${gpus} × ` : ''}${report.device.name}, ` +
+      `${report.model.name} on ${devicesOf(report)}, ` +
       `${formatTokens(report.contextTokens)} tokens each; bands: 90 % intervals; lines end where memory ` +
       `does${wanted.speed === null ? '' : '; shaded: the target'}`,
     evidence,
