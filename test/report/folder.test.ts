@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runCommandLine } from '../../src/commands/parser.js';
 import { UserError } from '../../src/errors.js';
+import type { FleetJson } from '../../src/report/plan-json.js';
 import { picturesOf } from '../../src/report/pictures/index.js';
 import { png } from '../../src/report/pictures/png.js';
 import { LIGHT } from '../../src/report/pictures/theme.js';
@@ -164,11 +165,21 @@ it('begins with what the simulation found: targets, replicas, the price of all, 
     `${bought} GPUs of ${bought} replicas at $2.5 an hour each: $${2.5 * bought} an hour, ` +
       `$${formatCount(2.5 * bought * 730)} a month`,
   );
+  // So many GPUs answer 16 requests of 60 tokens a second.
+  const million = Number(/a million output tokens cost \$(\d+(?:\.\d+)?)/.exec(page)![1]);
+  expect(million / ((2.5 * bought * 1e6) / 3600 / (16 * 60))).toBeCloseTo(1, 2);
 });
 
 it('prices all GPUs that the users need, not one replica', async () => {
   const files = await filesOf({ device: 'h200', codec: ['full'], context: '16k', users: 100, usdPerHour: 2 });
+  // As plan --users prints it.
+  const { schema, runs } = JSON.parse(textOf(files, 'plans.json')) as FleetJson;
+  expect(schema).toBe('lla-sim/fleet');
+  const { deploy } = runs[0]!.fleet;
+  // What one replica alone would take is not told beside it.
+  expect(textOf(files, 'report.md').split('## ')[0]).not.toMatch(/no upside|loses too much/);
   for (const text of [textOf(files, 'report.md'), textOf(files, 'report.html')]) {
+    expect(text).toContain(`${deploy!.gpus} h200`);
     const [, gpus] = /Deploy(?:\*\*|<\/strong>) (\d+) h200: (?=\d+ replicas)/.exec(text)!;
     expect(Number(gpus)).toBeGreaterThan(1);
     expect(text).toMatch(
@@ -286,6 +297,10 @@ describe('the command', () => {
     expect(o.code).toBe(3);
     expect(o.err).toMatch(/error: nothing fits/);
     expect(readFileSync(join(out, 'report.md'), 'utf8')).toMatch(/Nothing fits/);
+    // What would help is told in the folder, too, which is what people send.
+    const remedy = /what fits: .*/.exec(o.err)![0];
+    for (const name of ['report.md', 'report.html'])
+      expect(readFileSync(join(out, name), 'utf8').split('All combinations')[0]).toContain(remedy);
   });
 
   it('refuses what it cannot write or read, in one line', async () => {

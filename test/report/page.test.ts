@@ -175,9 +175,12 @@ describe.skipIf(noBrowser !== null)(`pages (${noBrowser ?? 'in Chromium'})`, () 
     const o = await show(path);
     const answer = (): Promise<string> => o.page.locator('#answer').innerText();
     const own = await answer();
+    expect(await o.page.locator('#command').innerText()).toMatch(/^lla-sim (plan|report) /);
     expect(own).toMatch(/Workload simulated: each user asks/);
     await change(o.page, 'usdPerHour', '2');
     expect(await answer()).not.toContain('Workload');
+    // The command is that of the plan that is shown now: --ttft is of a prompt, not of requests.
+    expect(await o.page.locator('#command').innerText()).toMatch(/^lla-sim plan .*--usd-per-hour 2/);
     await o.page.locator('button[type=reset]').click();
     await expect.poll(answer).toBe(own);
   });
