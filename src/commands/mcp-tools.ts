@@ -5,29 +5,36 @@ import { z } from 'zod';
 import { show, UserError } from '../errors.js';
 import { issueWords } from '../io/issues.js';
 import { onDisk, readSources } from '../plan/ask/on-disk.js';
-import { answersTo, type Answered } from '../planner/answer.js';
+import { answersTo } from '../planner/answer.js';
 import { compareText } from '../report/text/compare-text.js';
-import { fleetJson, plansJson } from '../report/plan-json.js';
-import { fleetText } from '../report/text/fleet-text.js';
-import { planTable, WIDTH } from '../report/text/plan-table.js';
+import { WIDTH } from '../report/text/plan-table.js';
 import { checkScenario, scenarioSchema } from '../schema/scenario.js';
 import type { Scenario } from '../schema/settings.js';
+import { Args } from './command.js';
 import { listing, modelText } from './models.js';
 import { asJson } from './output.js';
+import { answerTo } from './plan.js';
 
 /** Called with the share that is done; true ends the work early. */
 export type Progress = (share: number, doing: string) => boolean;
+
+export interface ToolAnswer {
+  readonly text: string;
+  /** Nothing answers: the text says why. */
+  readonly isError: boolean;
+}
 
 export interface Tool {
   readonly name: string;
   readonly description: string;
   /** Of its arguments. */
   readonly input: z.ZodObject;
-  /** @throws UserError for what is asked wrongly, and where nothing answers */
-  run(input: Readonly<Record<string, unknown>>, progress: Progress): Promise<string>;
+  /** @throws UserError for what is asked wrongly, and where nothing answers in words */
+  run(input: Readonly<Record<string, unknown>>, progress: Progress): Promise<string | ToolAnswer>;
 }
 
 const MOST_COMPARED = 8;
+/** A terminal that shows text alone. */
 const PLAIN = { width: WIDTH, colour: false };
 
 const format = z
@@ -41,18 +48,6 @@ const scenarioFields = scenarioSchema.extend({ format });
 const scenarioIn = ({ format: _format, findRate: _find, ...fields }: Readonly<Record<string, unknown>>): Scenario =>
   checkScenario(fields, 'the scenario');
 
-const answered = async (scenario: Scenario, everyRow: boolean): Promise<Answered[]> => {
-  const answers = await answersTo(scenario, null, onDisk, everyRow);
-  const [first] = answers;
-  if (first?.failure && answers.every(({ failure }) => failure !== null)) throw first.failure;
-  return answers;
-};
-
-const planText = ({ view }: Answered): string =>
-  view.fleet
-    ? fleetText(view.fleet.fleet, view.report, { ...PLAIN, best: false })
-    : planTable(view.report, { all: false, ...PLAIN });
-
 const plan: Tool = {
   name: 'plan',
   description:
@@ -60,11 +55,10 @@ const plan: Tool = {
     'cache would bring and lose. With users: how many GPUs.',
   input: scenarioFields,
   async run(input) {
-    const wantsJson = input['format'] === 'json';
-    const answers = await answered(scenarioIn(input), wantsJson);
-    if (!wantsJson) return answers.map(planText).join('\n');
-    const fleets = answers.flatMap(({ view }) => view.fleet ?? []);
-    return asJson(fleets.length > 0 ? fleetJson(fleets) : plansJson(answers.map(({ view }) => view.report)));
+    const args = new Args({ format: input['format'] === 'json' ? 'json' : 'table', quiet: true });
+    const { text, failure } = await answerTo(scenarioIn(input), args, PLAIN);
+    if (text === null && failure) throw failure;
+    return { text: text ?? '', isError: failure !== null };
   },
 };
 
@@ -163,7 +157,7 @@ export const inputSchemaOf = ({ input }: Tool): { type: 'object'; [key: string]:
  * Runs a tool by its name. Fields of a scenario are checked by the words of a scenario file.
  * @throws UserError for an unknown tool and for arguments that are wrong
  */
-export async function callTool(name: string, input: unknown, progress: Progress): Promise<string> {
+export async function callTool(name: string, input: unknown, progress: Progress): Promise<ToolAnswer> {
   const tool = TOOLS.find((t) => t.name === name);
   if (!tool) throw new UserError(`there is no tool ${show(name)}`, `call ${TOOLS.map((t) => t.name).join(', ')}`);
   const given = (input ?? {}) as Readonly<Record<string, unknown>>;
@@ -173,5 +167,6 @@ export async function callTool(name: string, input: unknown, progress: Progress)
     if (tool.input === plan.input || tool.input === simulate.input) scenarioIn(given);
     throw new UserError(`${name}: ${issueWords(own.error.issues[0], given, 'arguments')}`, 'correct the argument');
   }
-  return tool.run(given, progress);
+  const answer = await tool.run(given, progress);
+  return typeof answer === 'string' ? { text: answer, isError: false } : answer;
 }

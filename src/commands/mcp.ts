@@ -46,7 +46,8 @@ async function run(): Promise<ExitCode> {
       return signal.aborted;
     };
     try {
-      return { content: [{ type: 'text', text: await callTool(params.name, params.arguments, progress) }] };
+      const { text, isError } = await callTool(params.name, params.arguments, progress);
+      return { content: [{ type: 'text', text }], ...(isError ? { isError } : {}) };
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
       return { content: [{ type: 'text', text: `${error.message}; ${error.hint}` }], isError: true };

@@ -123,8 +123,38 @@ export async function planScenario(
   args: Args,
   model: ModelSource | null = null,
 ): Promise<ExitCode> {
-  const format = args.choice('format', FORMATS);
   const output = args.output();
+  const { text, failure } = await answerTo(scenario, args, terminal(output), model);
+  if (text !== null) await print(text, output);
+  if (failure) throw failure;
+  return EXIT.ok;
+}
+
+/** What is printed, where there is something, and why nothing answers. */
+export interface PlanAnswer {
+  readonly text: string | null;
+  readonly failure: UserError | null;
+}
+
+/** What a text is wrapped for. */
+export interface Terminal {
+  /** Columns. */
+  readonly width: number;
+  readonly colour: boolean;
+}
+
+/**
+ * Plans a scenario.
+ * @param model where the scenario names none that can be read
+ * @throws UserError for settings and flags that cannot be
+ */
+export async function answerTo(
+  scenario: Scenario,
+  args: Args,
+  on: Terminal,
+  model: ModelSource | null = null,
+): Promise<PlanAnswer> {
+  const format = args.choice('format', FORMATS);
   const scenarios = await inFileWords(args, () => Promise.resolve(runsOf(scenario)));
   if (scenario.users !== undefined) {
     const other = ['sweep', 'rank', 'explain'].find(
@@ -132,10 +162,8 @@ export async function planScenario(
     );
     if (other !== undefined)
       throw new UserError(`--users and --${other} ask two questions`, `ask --${other} for one replica, with --gpus`);
-    const { planFleets } = await import('./plan-fleet.js');
-    return inFileWords(args, () =>
-      planFleets(scenarios, args.isSet('best'), { format, ...terminal(output) }, output, model),
-    );
+    const { answerForUsers } = await import('./plan-fleet.js');
+    return inFileWords(args, () => answerForUsers(scenarios, args, on, model));
   }
   const rank = args.isSet('rank');
   const [best, sweep] = [args.isSet('best') && '--best', args.isSet('sweep') && '--sweep'];
@@ -157,28 +185,20 @@ export async function planScenario(
     const asked = rank ? (await import('../ranking/ranked.js')).rankedScenario(one) : one;
     planned.push(await inFileWords(args, () => planOne(asked, { everyRow, sweep: sweep !== false, explain }, model)));
   }
-  if (rank) return printRanking(planned, format, output);
-  const reports = planned.map((p) => p.report);
-  const solved = reports.filter(hasSolution);
-  if (solved.length === 0) {
-    if (format === 'json') await print(json(planned), output);
-    throw await noSolutionError(planned as [Planned, ...Planned[]]);
-  }
-  await print(await renderAll(planned, format, args, output), output);
-  return EXIT.ok;
+  const failure = planned.some(({ report }) => hasSolution(report))
+    ? null
+    : await noSolutionError(planned as [Planned, ...Planned[]]);
+  if (failure && format !== 'json') return { text: null, failure };
+  return { text: await (rank ? rankingOf(planned, format, on) : renderAll(planned, format, args, on)), failure };
 }
 
-/** All codecs in order, of every plan; where nothing is left in any of them, why. */
-async function printRanking(planned: readonly Planned[], format: Format, output: OutputOptions): Promise<ExitCode> {
+/** All codecs in order, of every plan. */
+async function rankingOf(planned: readonly Planned[], format: Format, on: Terminal): Promise<string> {
   const { ranked, rankedText } = await import('../ranking/ranked.js');
   const { claimsOnDisk } = await import('../ranking/claim-rows.js');
   const sources = claimsOnDisk();
   const reports = await Promise.all(planned.map(({ report }) => ranked(report, sources)));
-  const solved = planned.some(({ report }) => hasSolution(report));
-  if (format === 'json') await print(asJson(plansJson(reports)), output);
-  if (!solved) throw await noSolutionError(planned as [Planned, ...Planned[]]);
-  if (format !== 'json') await print(reports.map((r) => rankedText(r, terminal(output))).join('\n'), output);
-  return EXIT.ok;
+  return format === 'json' ? asJson(plansJson(reports)) : reports.map((r) => rankedText(r, on)).join('\n');
 }
 
 /** A report, and its plans by batch and one row's explanation where --sweep and --explain ask for them. */
@@ -225,9 +245,7 @@ const withMore = ({ report, sweeps, explained }: Planned): PlanJson => ({
   ...(explained === null ? {} : { explained }),
 });
 
-const json = (planned: readonly Planned[]): string => asJson(plansJson(planned.map(withMore)));
-
-const terminal = (output: OutputOptions): { width: number; colour: boolean } => ({
+const terminal = (output: OutputOptions): Terminal => ({
   width: widthOf(output),
   colour: hasColour(output.file),
 });
@@ -242,19 +260,13 @@ function widthOf({ file }: OutputOptions): number {
   );
 }
 
-async function renderAll(
-  planned: readonly Planned[],
-  format: Format,
-  args: Args,
-  output: OutputOptions,
-): Promise<string> {
+async function renderAll(planned: readonly Planned[], format: Format, args: Args, on: Terminal): Promise<string> {
   const reports = planned.map((p) => p.report);
-  if (format === 'json') return json(planned);
+  if (format === 'json') return asJson(plansJson(planned.map(withMore)));
   if (format === 'csv') return (await import('../report/plan-csv.js')).planCsv(...reports);
   const several = reports.length > 1;
   const best = args.isSet('best');
-  const compared =
-    several || best ? (await import('../report/text/compare-text.js')).compareText(reports, terminal(output)) : '';
+  const compared = several || best ? (await import('../report/text/compare-text.js')).compareText(reports, on) : '';
   if (best) return compared;
   const blocks: string[] = [];
   for (const { report, scenario, sweeps, explained } of planned) {
@@ -264,11 +276,10 @@ async function renderAll(
         : planTable(withTraffic(report, scenario), {
             all: args.isSet('all'),
             notes: args.isSet('notes'),
-            ...terminal(output),
+            ...on,
           }),
     );
-    if (explained)
-      blocks.push((await import('../report/text/explain-text.js')).explainText(explained, terminal(output)));
+    if (explained) blocks.push((await import('../report/text/explain-text.js')).explainText(explained, on));
     if (sweeps && format === 'table')
       blocks.push((await import('../report/text/explain-text.js')).sweepText(report, sweeps));
   }

@@ -42,10 +42,20 @@ describe('lla-sim mcp', () => {
     const json = await call('plan', { ...question, format: 'json' });
     expect(json.text).toBe((await inProcess('plan', ...argv, '--format', 'json')).out);
     expectSoundJson(json.text);
-    const text = await call('plan', question);
-    expect(text.text).toContain('Deploy   full cache on vLLM');
-    const fleet = await call('plan', { ...question, device: 'h100', users: 200 });
-    expect(fleet.text).toMatch(/Deploy +\d+ h100/);
+    // Several devices: which is best comes first, whether one replica or a fleet is asked about.
+    const several = { device: 'h100,h200', context: '8k', usdPerHour: 'h100=2,h200=3.5' };
+    const flags = ['--device', 'h100,h200', '--ctx', '8k', '--usd-per-hour', 'h100=2,h200=3.5'];
+    const text = await call('plan', several);
+    expect(text.text).toMatch(/\nBest +h\d00: .*\n(.*\n)*device plan/);
+    expect(text.text).toBe((await inProcess('plan', ...flags)).out);
+    const fleet = await call('plan', { ...several, users: 200 });
+    expect(fleet.text).toMatch(/^Best +\d+ h\d00 /);
+    expect(fleet.text).toBe((await inProcess('plan', ...flags, '--users', '200')).out);
+    // Where nothing answers, the rows that a target removed and what comes nearest.
+    const none = await call('plan', { device: 'h200', tpot: '10us', format: 'json' });
+    expect(none.isError).toBe(true);
+    expect(none.text).toBe((await inProcess('plan', '--device', 'h200', '--tpot', '10us', '--format', 'json')).out);
+    expect(none.text).toContain('"nearest": {');
   });
 
   it('answers the other tools', async () => {
