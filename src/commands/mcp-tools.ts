@@ -6,9 +6,13 @@ import { show, UserError } from '../errors.js';
 import { issueWords } from '../io/issues.js';
 import { onDisk, readSources } from '../plan/ask/on-disk.js';
 import { answersTo } from '../planner/answer.js';
+import type { PlanReport } from '../plan/types.js';
+import { present } from '../present.js';
+import { plansJson } from '../report/plan-json.js';
 import { compareText } from '../report/text/compare-text.js';
 import { WIDTH } from '../report/text/plan-table.js';
 import { checkScenario, scenarioSchema } from '../schema/scenario.js';
+import { settingText } from '../schema/setting-text.js';
 import type { Scenario } from '../schema/settings.js';
 import { Args } from './command.js';
 import { listing, modelText } from './models.js';
@@ -89,21 +93,41 @@ const simulate: Tool = {
   },
 };
 
+/** Settings that have a column where scenarios differ in them. */
+const HAVE_COLUMNS = ['name', 'description', 'model', 'device', 'gpus', 'context', 'cacheType'];
+
+/** What tells scenarios apart beside those columns: their names, and the settings in which they differ. */
+function labelsOf(scenarios: readonly Scenario[]): string[] {
+  const settings = scenarios.map(({ workload: _workload, server, ...own }) =>
+    Object.entries({ ...server, ...own }).flatMap(([name, value]) =>
+      HAVE_COLUMNS.includes(name) ? [] : `${name} ${settingText(value)}`,
+    ),
+  );
+  return scenarios.map(({ name }, i) => {
+    const own = settings[i]!.filter((setting) => !settings.every((other) => other.includes(setting)));
+    return present([name, own.length > 0 && own.join(', ')]).join(': ');
+  });
+}
+
 const compare: Tool = {
   name: 'compare',
-  description: 'Plans two to eight scenarios and puts them side by side, the best first.',
+  description: 'Plans two to eight scenarios and puts them side by side, the best first; json: as they were given.',
   input: z.strictObject({
     scenarios: z.array(scenarioSchema).min(2).max(MOST_COMPARED).describe('fields of scenarios, as of plan'),
+    format,
   }),
-  async run(input) {
-    const reports = [];
-    for (const fields of input['scenarios'] as unknown[]) {
-      const scenario = checkScenario(fields, 'a scenario');
+  async run({ scenarios: given, format: wanted }) {
+    const scenarios = (given as unknown[]).map((fields) => checkScenario(fields, 'a scenario'));
+    const labels = labelsOf(scenarios);
+    const planned = new Map<PlanReport, string>();
+    for (const [i, scenario] of scenarios.entries()) {
       if (scenario.users !== undefined)
         throw new UserError('compare puts plans side by side, not users', 'call plan with users for each');
-      for (const { view } of await answersTo(scenario, null, onDisk, false)) reports.push(view.report);
+      for (const { view } of await answersTo(scenario, null, onDisk, wanted === 'json'))
+        planned.set(view.report, labels[i]!);
     }
-    return compareText(reports, PLAIN);
+    const reports = [...planned.keys()];
+    return wanted === 'json' ? asJson(plansJson(reports)) : compareText(reports, PLAIN, planned);
   },
 };
 

@@ -62,6 +62,17 @@ describe('lla-sim mcp', () => {
     const scenarios = ['h100', 'h200'].map((device) => ({ device, context: 8192 }));
     const compared = await call('compare', { scenarios });
     expect(compared.text).toMatch(/Best +h200: /);
+    const alike = { device: 'h100', context: '8k' };
+    const named = { scenarios: [{ name: 'A', ...alike }, { name: 'B', stack: 'sglang', ...alike }, alike] };
+    const { text: rows } = await call('compare', named);
+    expect(rows).toMatch(/^A +h100 +full +vLLM 0/m);
+    expect(rows).toMatch(/^B: stack sglang h100 +hla-\S+ estimate/m);
+    expect(rows).toMatch(/^ +h100 +full +vLLM 0/m);
+    expect(rows).toMatch(/^Best +h100 \(A\): /m);
+    expect(rows).not.toContain('cheaper');
+    const { text: runs } = await call('compare', { ...named, format: 'json' });
+    const names = (JSON.parse(runs) as { runs: { scenario: { name: string | null } }[] }).runs;
+    expect(names.map(({ scenario }) => scenario.name)).toEqual(['A', 'B', null]);
     expect((await call('models', { devices: true })).text).toMatch(/^h200 /m);
     expect((await call('models', { name: 'ouro-1.4b' })).text).toContain('24 × 4');
     expect(JSON.parse((await call('accuracy', { only: 'hla', format: 'json' })).text)).toHaveProperty('kinds');

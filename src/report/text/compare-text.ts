@@ -41,10 +41,14 @@ function byContext(reports: readonly PlanReport[]): PlanReport[][] {
   return contexts.map((context) => reports.filter((r) => r.contextTokens === context));
 }
 
-/** One line a run, best of a context first, below the ones that win. */
+/**
+ * One line a run, best of a context first, below the ones that win.
+ * @param labels what tells reports apart beside model, device, GPUs, context and cache type
+ */
 export function compareText(
   reports: readonly PlanReport[],
   { width, colour }: { width: number; colour: boolean },
+  labels: ReadonlyMap<PlanReport, string> = new Map(),
 ): string {
   const c = pc.createColors(colour);
   const isPriced = (r: PlanReport): boolean => r.settings.usdPerHour !== null;
@@ -52,41 +56,53 @@ export function compareText(
   const contexts = byContext(reports).map((runs) => runs.sort((a, b) => order(a, b, priced)));
   const sorted = contexts.flat();
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
-  const spec = (narrow: boolean, narrowest = false): Column<PlanReport>[] =>
+  const labelOf = (r: PlanReport): string => labels.get(r) ?? '';
+  const name = nameIn(differ, labelOf);
+  /** @param left out of the columns: 1 ends of intervals and figures of the upside, 2 kernels, 3 the full cache */
+  const spec = (leftOut: 0 | 1 | 2 | 3): Column<PlanReport>[] =>
     present<Column<PlanReport>>([
+      differ(labelOf) && left('scenario', labelOf),
       differ((r) => r.model.name) && left('model', (r) => r.model.name),
       left('device', deviceName),
       differ((r) => r.settings.gpus) && right('GPUs', (r) => String(r.settings.gpus)),
       differ((r) => r.contextTokens) && right('ctx', (r) => formatTokens(r.contextTokens)),
       differ((r) => r.settings.cacheType) && left('cache', (r) => r.settings.cacheType),
       left('plan', (r) => leadRow(r)?.codec.label ?? '–'),
-      !narrow && left('kernels', (r) => leadRow(r)?.servedBy ?? 'estimate'),
+      leftOut < 2 && left('kernels', (r) => leadRow(r)?.servedBy ?? 'estimate'),
       right('fits', (r) => String(leadRow(r)?.maxBatch.exact ?? 0)),
       right('run', (r) => String(figuresOf(leadRow(r))?.batch ?? '–')),
-      right('ms/token', (r) => figureCell(figuresOf(leadRow(r))?.secondsPerStep, milliseconds, narrow)),
+      right('ms/token', (r) => figureCell(figuresOf(leadRow(r))?.secondsPerStep, milliseconds, leftOut > 0)),
       right('tok/s', (r) => figureCell(figuresOf(leadRow(r))?.tokensPerSecond, brief, true)),
       reports.some(isPriced) &&
-        right('$/Mtok', (r) => figureCell(figuresOf(leadRow(r))?.usdPerMillionTokens, brief, narrow)),
-      !narrowest && right('full cache', fullLabel),
+        right('$/Mtok', (r) => figureCell(figuresOf(leadRow(r))?.usdPerMillionTokens, brief, leftOut > 0)),
+      leftOut < 3 && right('full cache', fullLabel),
       left('upside', (r) => upsideRow(r)?.codec.label ?? '–'),
-      !narrow && right('tok/s', (r) => figureCell(figuresOf(upsideRow(r))?.tokensPerSecond, brief, true)),
-      !narrow && right('published', (r) => asPublishedLabel(upsideRow(r)) || '–'),
+      leftOut === 0 && right('tok/s', (r) => figureCell(figuresOf(upsideRow(r))?.tokensPerSecond, brief, true)),
+      leftOut === 0 && right('published', (r) => asPublishedLabel(upsideRow(r)) || '–'),
     ]);
-  const table = fitting([spec(false), spec(true), spec(true, true)], sorted, width).lines;
+  const { spec: shown, lines: table } = fitting([spec(0), spec(1), spec(2), spec(3)], sorted, width);
+  const saysKernels = shown.some(({ title }) => title === 'kernels');
   const each = (of: (r: PlanReport) => string): string => [...new Set(reports.map(of))].join(', ');
+  /** What holds of some lines and not of others; none where all are alike. */
+  const ofSome = (has: (r: PlanReport) => boolean, words: string): string[] => {
+    const some = sorted.filter(has);
+    if (some.length === 0 || some.length === sorted.length) return [];
+    return ['', ...wrap(`${[...new Set(some.map(name))].join(', ')}: ${words}`, width).map(c.dim)];
+  };
   const question =
     `${each((r) => r.model.name)}, ${each((r) => formatTokens(r.contextTokens))} tokens a sequence, on ` +
     each(deviceName);
   return `${[
     ...wrap(question, width, '  ').map(c.bold),
     ...contexts.flatMap((runs) => [
-      ...paragraph({ label: 'Best', text: bestWords(runs, priced, differ) }, width).map(c.green),
-      ...othersWords(runs, priced, differ).flatMap((text) => paragraph({ label: 'Others', text }, width)),
+      ...paragraph({ label: 'Best', text: bestWords(runs, priced, differ, name) }, width).map(c.green),
+      ...othersWords(runs, priced, name).flatMap((text) => paragraph({ label: 'Others', text }, width)),
     ]),
     '',
     ...table.map((l, i) => (i === 0 ? c.bold(l) : l)),
-    ...ofSome(reports, (r) => !isPriced(r), NO_PRICE, width).map(c.dim),
-    ...ofSome(sorted, (r) => r.settings.server === null, NO_SERVER, width).map(c.dim),
+    ...(saysKernels ? [] : ofSome((r) => leadRow(r)?.servedBy === null, ESTIMATE)),
+    ...ofSome((r) => !isPriced(r), NO_PRICE),
+    ...ofSome((r) => r.settings.server === null, NO_SERVER),
   ].join('\n')}\n`;
 }
 
@@ -97,13 +113,7 @@ function fullLabel({ plans }: PlanReport): string {
   return speed ? `${brief(speed.estimate)} tok/s` : full ? `${full.maxBatch.exact} fit` : '–';
 }
 
-/** What holds of some devices' lines and not of others'; none where all are alike. */
-function ofSome(reports: readonly PlanReport[], has: (r: PlanReport) => boolean, words: string, width: number) {
-  const some = reports.filter(has);
-  if (some.length === 0 || some.length === reports.length) return [];
-  return ['', ...wrap(`${[...new Set(some.map(deviceName))].join(', ')}: ${words}`, width)];
-}
-
+const ESTIMATE = 'an estimate: no server is known to run the plan.';
 const NO_PRICE =
   'no price, so by speed, not cost: first what runs today, then estimates. --usd-per-hour takes one a device.';
 const NO_SERVER =
@@ -126,16 +136,18 @@ function behind(first: PlanReport, { answer }: PlanReport): string {
 }
 
 /** Why GPUs that may be cheaper come after the first: what they would have to cost, or what keeps them behind. */
-function othersWords(runs: readonly PlanReport[], priced: boolean, differ: Differ): string[] {
+function othersWords(runs: readonly PlanReport[], priced: boolean, name: Name): string[] {
   const [first, ...rest] = runs as [PlanReport, ...PlanReport[]];
   if (first.answer.deploy === null && first.answer.upside === null) return [];
-  const name = nameIn(differ);
   const speed = (r: PlanReport): number => figuresOf(leadRow(r))?.tokensPerSecond?.low ?? 0;
   const share = (r: PlanReport): string => `${Math.floor((100 * speed(r)) / speed(first))} %`;
   const hour = (r: PlanReport): number => r.settings.usdPerHour ?? 0;
   const others = rest.filter((r) => name(r) !== name(first));
   const behind = others.filter((r) => r.answer.verdict !== first.answer.verdict);
-  const cheaper = others.filter((r) => !behind.includes(r) && speed(r) > 0 && (!priced || hour(r) < hour(first)));
+  const machine = (r: PlanReport): string => `${r.settings.gpus} ${r.device.name}`;
+  const cheaper = others.filter(
+    (r) => !behind.includes(r) && speed(r) > 0 && (priced ? hour(r) < hour(first) : machine(r) !== machine(first)),
+  );
   const words = priced
     ? 'cheaper an hour, dearer a token at the slow end: ' +
       `${cheaper.map((r) => `${name(r)} ($${brief(hour(r))} for ${share(r)} of ${name(first)}'s tokens)`).join(', ')}`
@@ -147,11 +159,17 @@ function othersWords(runs: readonly PlanReport[], priced: boolean, differ: Diffe
   ]);
 }
 
-/** A run by its GPU, and by its model and the number of GPUs where these differ. */
-function nameIn(differ: Differ): (r: PlanReport) => string {
-  const [models, counts] = [differ((r) => r.model.name), differ((r) => r.settings.gpus)];
-  return ({ device, model, settings }) =>
-    (models ? `${model.name} on ` : '') + (counts ? `${settings.gpus} × ` : '') + deviceName({ device });
+/** What words call a run. */
+type Name = (r: PlanReport) => string;
+
+/** A run by its GPU, and by its model, the number of GPUs and its label where these differ. */
+function nameIn(differ: Differ, labelOf: Name): Name {
+  const [models, counts, labels] = [differ((r) => r.model.name), differ((r) => r.settings.gpus), differ(labelOf)];
+  return (r) =>
+    (models ? `${r.model.name} on ` : '') +
+    (counts ? `${r.settings.gpus} × ` : '') +
+    deviceName(r) +
+    (labels && labelOf(r) !== '' ? ` (${labelOf(r)})` : '');
 }
 
 /** Which target keeps a GPU from every plan: of the full cache, where that fits. */
@@ -170,9 +188,8 @@ function unlikeWords(first: PlanReport, of: PlanReport, priced: boolean, value: 
 }
 
 /** Which run of a context wins, by how much over the next, and whether intervals tell them apart. */
-function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Differ): string {
+function bestWords(sorted: readonly PlanReport[], priced: boolean, differ: Differ, apartBy: Name): string {
   const [first, second] = sorted as [PlanReport, PlanReport | undefined];
-  const apartBy = nameIn(differ);
   const name = (r: PlanReport): string =>
     `${apartBy(r)}${differ((x) => x.settings.cacheType) ? ` in ${r.settings.cacheType}` : ''}`;
   const at = differ((x) => x.contextTokens) ? ` at ${formatTokens(first.contextTokens)}` : '';
