@@ -1,6 +1,7 @@
 /** `lla-sim mcp`: the planner for programs that speak the Model Context Protocol, over standard input and output. */
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { STDIO_DEFAULT_MAX_BUFFER_SIZE } from '@modelcontextprotocol/sdk/shared/stdio.js';
 import {
   CallToolRequestSchema,
   ErrorCode,
@@ -11,6 +12,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import { EXIT, UserError, type ExitCode } from '../errors.js';
 import { issueWords } from '../io/issues.js';
+import { formatBytes } from '../numbers/units.js';
 import { VERSION } from '../version.js';
 import type { Command } from './command.js';
 import { callTool, inputSchemaOf, TOOLS } from './mcp-tools.js';
@@ -53,11 +55,20 @@ async function run(): Promise<ExitCode> {
       return { content: [{ type: 'text', text: `${error.message}; ${error.hint}` }], isError: true };
     }
   });
-  const ended = new Promise<void>((resolve) => {
+  const transport = new StdioServerTransport();
+  const ended = new Promise<void>((resolve, reject) => {
     process.stdin.once('end', resolve);
     process.stdin.once('close', resolve);
+    // It closes by itself only where a line is too long to read.
+    transport.onclose = () =>
+      reject(
+        new UserError(
+          `a line of standard input is longer than ${formatBytes(STDIO_DEFAULT_MAX_BUFFER_SIZE)}`,
+          'write each message on a line of its own, and a model or trace as a file',
+        ),
+      );
   });
-  await connect(server);
+  await connect(server, transport);
   await ended;
   await server.close();
   return EXIT.ok;
@@ -71,8 +82,7 @@ const REQUESTS = {
 };
 
 /** Connects the server to standard input and output. What is no message, or has wrong parameters, is answered here. */
-async function connect(server: Server): Promise<void> {
-  const transport = new StdioServerTransport();
+async function connect(server: Server, transport: StdioServerTransport): Promise<void> {
   const refuse = (id: string | number | null, code: ErrorCode, message: string): void =>
     // The type has no answer to what has no id; JSON-RPC has.
     void transport.send({ jsonrpc: '2.0', id, error: { code, message } } as JSONRPCMessage);

@@ -7,23 +7,37 @@ import { readTextFile } from '../io/files.js';
 import { issueWords } from '../io/issues.js';
 import { isObject } from '../io/json.js';
 import { SERVER_SETTINGS, WORKLOAD_SETTINGS } from './serving.js';
+import { readBounds } from './setting-text.js';
 import { flagOf, SETTINGS, type Scenario, type Setting, type SettingName } from './settings.js';
 
 /** A scenario takes a few hundred bytes. The parser's time grows with the square of the number of keys and tags. */
 const MAX_FILE_BYTES = 2 ** 15;
 
-const word = z.string().min(1).max(4096);
+/** Characters of a word. */
+const LONGEST_WORD = 4096;
+
+const word = z.string().min(1).max(LONGEST_WORD);
 const number = z.number();
 
 const received = (input: unknown): string => `not ${show(input)}`;
 
-const FIELD: Record<Setting['kind'], z.ZodType> = {
-  text: z
-    .string({ error: (i) => `must be text, ${received(i.input)}` })
+/** What a field must be; of a word that is too long the schema's own message says so. */
+const must =
+  (be: string) =>
+  ({ input }: { readonly input?: unknown }): string | undefined =>
+    typeof input === 'string' && input.length > LONGEST_WORD ? undefined : `must be ${be}, ${received(input)}`;
+
+const textOf = (be: string) =>
+  z
+    .string({ error: must(be) })
     .min(1)
-    .max(4096),
-  amount: z.union([word, number], { error: (i) => `must be a number or text with a unit, ${received(i.input)}` }),
-  number: z.union([number, word], { error: (i) => `must be a number, ${received(i.input)}` }),
+    .max(LONGEST_WORD);
+
+const FIELD: Record<Setting['kind'], z.ZodType> = {
+  text: textOf('text'),
+  amount: z.union([word, number], { error: must('a number or text with a unit') }),
+  time: textOf('a time with its unit, such as 80ms'),
+  number: z.union([number, word], { error: must('a number') }),
   list: z.union(
     [
       z
@@ -33,12 +47,14 @@ const FIELD: Record<Setting['kind'], z.ZodType> = {
       word,
       number,
     ],
-    { error: (i) => `must be a list of words or numbers, ${received(i.input)}` },
+    { error: must('a list of words or numbers') },
   ),
-  bounds: z.record(z.string().max(100), number, {
-    error: (i) => `must be a map of metrics to numbers, ${received(i.input)}`,
-  }),
+  bounds: z.record(z.string().max(100), number, { error: must('a map of metrics to numbers') }),
 };
+
+/** A help's pairs (`gsm8k=0.75`) as the map that a field takes. */
+const pairsAsMap = (help: string): string =>
+  help.replace(/[\w@-]+=[\d.]+(,[\w@-]+=[\d.]+)*/g, (pairs) => JSON.stringify(readBounds(pairs.split(','), 'help')));
 
 function fieldOf(setting: Omit<Setting, 'group'>): z.ZodType {
   const type =
@@ -47,7 +63,7 @@ function fieldOf(setting: Omit<Setting, 'group'>): z.ZodType {
           error: (i) => `must be one of ${setting.choices?.join(', ')}, ${received(i.input)}`,
         })
       : FIELD[setting.kind];
-  return type.describe(setting.help).optional();
+  return type.describe(setting.kind === 'bounds' ? pairsAsMap(setting.help) : setting.help).optional();
 }
 
 /** A plan does not read these, and would not say what is wrong with them. */

@@ -11,6 +11,8 @@ type SettingKind =
   | 'text'
   /** A number, or text with a unit. */
   | 'amount'
+  /** Text with a unit of time. */
+  | 'time'
   /** A plain number. */
   | 'number'
   /** Several words; on the command line separated by commas, or the flag repeated. */
@@ -210,13 +212,13 @@ export const SETTINGS = {
     help: 'least published reliable-retrieval length, such as 32k',
   },
   tpot: {
-    kind: 'amount',
+    kind: 'time',
     title: 'Longest time a token',
     group: 'Targets',
     help: 'longest time per output token, such as 80ms',
   },
   ttft: {
-    kind: 'amount',
+    kind: 'time',
     title: 'Longest time to the first token',
     group: 'Targets',
     help: 'longest time to the first token of a prompt of --ctx tokens, such as 2s',
@@ -295,7 +297,7 @@ export const SETTINGS = {
 
 export type SettingName = keyof typeof SETTINGS;
 
-type Value<K extends SettingKind> = K extends 'text'
+type Value<K extends SettingKind> = K extends 'text' | 'time'
   ? string
   : K extends 'amount' | 'number'
     ? string | number

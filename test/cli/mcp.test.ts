@@ -31,8 +31,10 @@ describe('lla-sim mcp', () => {
     expect(client.getServerVersion()).toMatchObject({ name: 'lla-sim', version: VERSION });
     const { tools } = await client.listTools();
     expect(tools.map((t) => t.name)).toEqual(['plan', 'simulate', 'compare', 'models', 'accuracy']);
-    const fields = tools[0]?.inputSchema.properties as Record<string, { description?: string }>;
+    const fields = tools[0]?.inputSchema.properties as Record<string, { type?: string; description?: string }>;
     expect(fields['context']?.description).toMatch(/^tokens of each sequence/);
+    expect(fields['tpot']?.type).toBe('string');
+    expect(fields['min']?.description).toContain('{"gsm8k":0.75}');
     for (const tool of tools) expect(tool.inputSchema['additionalProperties']).toBe(false);
   });
 
@@ -88,6 +90,9 @@ describe('lla-sim mcp', () => {
   it('says what is wrong in a line, as the command line does', async () => {
     for (const [name, args, words] of [
       ['plan', { device: 'h20O' }, /^unknown device "h20O"; did you mean/],
+      ['plan', { device: 'h100,'.repeat(1000) }, /: device must have at most 4096 characters, not 5000; /],
+      ['plan', { context: '8k,'.repeat(2000) }, /: context must have at most 4096 characters, not 6000; /],
+      ['plan', { tpot: 50 }, /: tpot must be a time with its unit, such as 80ms, not 50; /],
       ['plan', { devic: 'h200' }, /has an unknown field "devic"; did you mean device\?/],
       ['plan', { device: 'h200', context: '100M', codec: ['full'] }, /^nothing fits: /],
       ['simulate', { device: 'h200', findRate: 3 }, /findRate/],
@@ -134,5 +139,12 @@ describe('lla-sim mcp', () => {
       [7, -32602, 'tools/call: params.name is missing'],
       [7, -32602, expect.stringMatching(/^initialize: params\.protocolVersion is missing$/)],
     ]);
+  });
+
+  it('ends with an error where a line is too long to read', () => {
+    const input = 'x'.repeat(11 * 2 ** 20);
+    const { status, stderr } = spawnSync(process.execPath, [program.cli, 'mcp'], { input });
+    expect(status).toBe(2);
+    expect(stderr.toString()).toMatch(/^error: a line of standard input is longer than 10 MiB; /);
   });
 });
