@@ -207,7 +207,7 @@ export const qualityOf = checked(quality.qualityOf, ['query', query]);
 /** How far back a key can be found, where it was published. */
 export const reliableRetrieval = checked(quality.reliableRetrieval, ['query', query]);
 
-/** A device by its datasheet, for the comparison with the paper. */
+/** A device by its datasheet, with the memory that its driver reports, for the comparison with the paper. */
 export const datasheetDevice = checked(paperModel.datasheetDevice, ['device', device]);
 /** The planner as the comparison with the paper asks it, on one device. */
 export class PaperModel extends paperModel.PaperModel {

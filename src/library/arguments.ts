@@ -174,6 +174,7 @@ export const device = z.object({
   id: text,
   name: text,
   vramBytes: bytes,
+  driverBytes: bytes.nullish(),
   memoryBytesPerSecond: rate,
   f32FlopsPerSecond: rate,
   matrixFlopsPerSecond: rate.nullable(),

@@ -6,7 +6,7 @@ import { priceStep, type Pricer, type StepPrice } from '../cost/latency.js';
 import type { PrefillKind } from '../cost/memory.js';
 import { datasheetPricer } from '../cost/pricers.js';
 import type { Rates } from '../cost/roofline.js';
-import type { DeviceSpec } from '../devices/catalogue.js';
+import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import type { Eviction } from '../eviction/policy.js';
 import type { Geometry } from '../geometry/geometry.js';
 import { findPreset } from '../geometry/presets.js';
@@ -28,8 +28,9 @@ export interface PaperDevice {
   readonly notes: readonly string[];
 }
 
-/** A device by its datasheet alone. */
-export function datasheetDevice(spec: DeviceSpec): PaperDevice {
+/** A device by its datasheet, with the memory that its driver reports: the paper's tests ran until that was full. */
+export function datasheetDevice(datasheet: DeviceSpec): PaperDevice {
+  const spec = { ...datasheet, vramBytes: memoryOf(datasheet) };
   const rates: Rates = { ...spec, bytesPerSecond: spec.memoryBytesPerSecond };
   return {
     choice: { id: spec.id, name: spec.name, vramBytes: spec.vramBytes, calibration: null },

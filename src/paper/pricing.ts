@@ -5,16 +5,12 @@ import { UserError, show } from '../errors.js';
 import type { Sources } from '../plan/ask/prepare.js';
 import { staleKernels } from '../plan/ask/on-disk.js';
 import { loadCalibration } from '../plan/ask/calibrations.js';
-import { memoryOf, type DeviceSpec } from '../devices/catalogue.js';
 import { datasheetDevice, type PaperDevice } from './model.js';
 
 const PAPER_DEVICE = 'h200';
 
-/** With the memory that its driver reports: the paper's tests ran until that was full. */
-export function paperSpec(): DeviceSpec {
-  const spec = findDevice(PAPER_DEVICE);
-  return { ...spec, vramBytes: memoryOf(spec) };
-}
+/** The paper's device by its datasheet. */
+const byDatasheet = (): PaperDevice => datasheetDevice(findDevice(PAPER_DEVICE));
 
 /**
  * The paper's device.
@@ -22,7 +18,7 @@ export function paperSpec(): DeviceSpec {
  * @throws UserError when the file is no calibration, or was measured on another device
  */
 export async function paperDevice(calibrationFile: string | null): Promise<PaperDevice> {
-  if (calibrationFile === null) return datasheetDevice(paperSpec());
+  if (calibrationFile === null) return byDatasheet();
   const loaded = await loadCalibration(calibrationFile);
   const { file, calibration } = loaded;
   if (!ofPaperDevice(calibration.device)) {
@@ -38,16 +34,14 @@ export async function paperDevice(calibrationFile: string | null): Promise<Paper
 
 /** The paper's device as a report prices it: from the report's own calibration where that is of such a device. */
 export function paperDeviceOf({ calibration }: Sources): PaperDevice {
-  return calibration && ofPaperDevice(calibration.content.device)
-    ? measuredDevice(calibration)
-    : datasheetDevice(paperSpec());
+  return calibration && ofPaperDevice(calibration.content.device) ? measuredDevice(calibration) : byDatasheet();
 }
 
 const ofPaperDevice = (measured: { readonly description: string; readonly software: boolean }): boolean =>
   !measured.software && deviceOfAdapter(measured.description)?.id === PAPER_DEVICE;
 
 function measuredDevice({ file, content, stale }: NonNullable<Sources['calibration']>): PaperDevice {
-  const datasheet = datasheetDevice(paperSpec());
+  const datasheet = byDatasheet();
   return {
     ...datasheet,
     choice: {

@@ -1,8 +1,8 @@
 /** Devices for tests of the comparison: the datasheet, and one whose times are all so many times longer. */
 import { datasheetDevice, type PaperDevice } from '../../src/paper/model.js';
-import { paperSpec } from '../../src/paper/pricing.js';
+import { findDevice } from '../../src/devices/find.js';
 
-export const H200: PaperDevice = datasheetDevice(paperSpec());
+export const H200: PaperDevice = datasheetDevice(findDevice('h200'));
 
 export function slower(factor: number): PaperDevice {
   const { pricer } = H200;
