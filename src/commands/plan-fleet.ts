@@ -8,7 +8,7 @@ import { gpuCounts } from '../geometry/geometry.js';
 import { counted } from '../numbers/units.js';
 import { remedyWords } from '../plan/decide/remedies.js';
 import type { SimulatedFleet } from '../serving/types.js';
-import { fleetJson, type AnsweredFleet } from '../report/plan-json.js';
+import { cheapestFirst, fleetJson, type AnsweredFleet } from '../report/plan-json.js';
 import { paragraph } from '../report/text/answer-text.js';
 import { fleetsWords, fleetText } from '../report/text/fleet-text.js';
 import type { Scenario } from '../schema/settings.js';
@@ -35,17 +35,16 @@ export async function answerForUsers(
   const format = args.text('format') ?? 'table';
   if (format !== 'table' && format !== 'json')
     throw new UserError(`--users prints a table or JSON, not ${format}`, 'leave --format out, or write --format json');
-  const planned: AskedFleet[] = [];
+  const asked: AskedFleet[] = [];
   const line = new ProgressLine(args.isSet('quiet'));
   for (const scenario of scenarios) {
     const users = readUsers(scenario);
     if (users === null) continue;
     const sources = await readSources(scenario, model);
     const fleet = planFleet(scenario, users, sources);
-    planned.push({ ...fleet, scenario, sources, simulated: await simulatedOf(scenario, fleet, sources, line) });
+    asked.push({ ...fleet, scenario, sources, simulated: await simulatedOf(scenario, fleet, sources, line) });
   }
-  const priced = planned.every(({ reports }) => reports.every(({ settings }) => settings.usdPerHour !== null));
-  planned.sort((a, b) => costOf(a, priced) - costOf(b, priced));
+  const planned = cheapestFirst(asked, (p) => p);
   const failure = planned.every((p) => p.fleet.rows.length === 0)
     ? noneServes(planned as [AskedFleet, ...AskedFleet[]])
     : null;
@@ -105,16 +104,4 @@ async function simulatedOf(
   } finally {
     line.clear();
   }
-}
-
-/**
- * Money an hour where all are priced, else GPUs; then what --tpot leaves no time for prompts of --ctx tokens, and last
- * what does not run today.
- */
-function costOf({ fleet, reports, simulated }: AnsweredFleet, priced: boolean): number {
-  const { deploy, upside } = simulated ?? fleet;
-  const row = deploy ?? upside;
-  const answers = simulated ? 0 : (fleet.deploy?.besidePrompts?.tokens ?? 0);
-  const late = answers > (reports[0]?.contextTokens ?? Infinity) ? 1e8 : 0;
-  return row === null ? Infinity : ((priced ? row.usdPerHour : null) ?? row.gpus) + late + (deploy ? 0 : 1e9);
 }

@@ -6,11 +6,17 @@ import { runsOf } from '../plan/ask/runs.js';
 import { sourcesFrom, type Shelf } from '../plan/ask/sources.js';
 import { hostOf } from '../plan/ask/server.js';
 import { nearestGroups, type JudgedGroup } from '../plan/ask/tested.js';
+import { paragraph } from '../report/text/answer-text.js';
 import { compareText } from '../report/text/compare-text.js';
+import { fleetsWords } from '../report/text/fleet-text.js';
+import { cheapestFirst } from '../report/plan-json.js';
 import { fleetGist, gistOf } from '../report/gist.js';
 import { noSolutionError } from '../report/no-solution.js';
 import { viewOf, type View } from '../report/view.js';
 import type { Scenario } from '../schema/settings.js';
+
+/** Columns of a text. */
+const WIDTH = 110;
 
 export interface Answered {
   readonly scenario: Scenario;
@@ -54,12 +60,21 @@ export async function answersTo(
   return answered;
 }
 
+/** Fleets in the order in which one would buy; plans as they were asked. */
+export const inOrder = (answered: readonly Answered[]): readonly Answered[] =>
+  answered.every(({ view }) => view.fleet) ? cheapestFirst(answered, ({ view }) => view.fleet!) : answered;
+
 /** All answers in a few characters, as a link carries them. */
 export const gistsOf = (answered: readonly Answered[]): string =>
   answered.map(({ view }) => (view.fleet ? fleetGist(view.fleet.fleet) : gistOf(view.report))).join(',');
 
 /** Several answers side by side, as `plan` prints them; null of one, and of users, which have a table each. */
 export function comparedText(answered: readonly Answered[]): string | null {
+  const fleets = answered.flatMap(({ view }) => view.fleet ?? []);
+  if (fleets.length > 1) {
+    const best = fleetsWords(fleets);
+    return best && paragraph({ label: 'Best', text: best }, WIDTH).join('\n');
+  }
   const reports = answered.filter(({ view }) => !view.fleet).map(({ view }) => view.report);
-  return reports.length > 1 ? compareText(reports, { width: 110, colour: false }) : null;
+  return reports.length > 1 ? compareText(reports, { width: WIDTH, colour: false }) : null;
 }

@@ -7,11 +7,12 @@ import type { NamedCalibration } from '../plan/ask/measured.js';
 import { commandLine, shellWord } from '../report/command-line.js';
 import { fleetJson, plansJson } from '../report/plan-json.js';
 import { changedWords } from '../report/gist.js';
+import { questionWords } from '../report/text/fleet-text.js';
 import { saveJson, say, takeFiles } from '../report/html/dom.js';
 import { html } from '../report/html/html.js';
 import { isLink, linkedModel, linkOf, readLink, type LinkedModel } from '../report/link.js';
 import type { Scenario } from '../schema/settings.js';
-import { answersTo, comparedText, gistsOf, type Answered } from './answer.js';
+import { answersTo, comparedText, gistsOf, inOrder, type Answered } from './answer.js';
 import { drawingLater, element, fill, later, showFigures, whole } from './dom.js';
 import { scenarioOf, SEVERAL, valuesOf } from './form.js';
 import { QUESTIONS } from './questions.js';
@@ -143,7 +144,8 @@ export function mountPlanner(): void {
   }
 
   function renderAnswer(scenario: Scenario, own: LinkedModel | null, everyRow: boolean): void {
-    const several = comparedText(answered);
+    const shown = inOrder(answered);
+    const several = comparedText(shown);
     fill(
       'answer',
       html`${
@@ -154,9 +156,9 @@ export function mountPlanner(): void {
       }${
         answered.length === 1
           ? answerHtml(answered[0]!)
-          : answered.map(
-              (a) =>
-                html`<details><summary>${a.view.report.answer.question}</summary>\
+          : shown.map(
+              (a, i) =>
+                html`<details${i === 0 && a.view.fleet ? html` open` : ''}><summary>${questionWords(a.view)}</summary>\
 ${answerHtml(a)}${tableHtml(a, everyRow)}${notesHtml(a)}</details>`,
             )
       }${
@@ -306,7 +308,7 @@ and may ask for more of them.</p>`
   }
 
   async function saveAll(scenario: Scenario): Promise<void> {
-    const whole = await answersTo(scenario, sourceOf(given(scenario)), shelf, true);
+    const whole = inOrder(await answersTo(scenario, sourceOf(given(scenario)), shelf, true));
     const fleets = whole.flatMap(({ view }) => view.fleet ?? []);
     const content = fleets.length > 0 ? fleetJson(fleets) : plansJson(whole.map(({ view }) => view.report));
     saveJson(jsonText(content), 'plan.json');

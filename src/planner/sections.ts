@@ -152,9 +152,12 @@ export function compareHtml(kept: readonly Answered[], now: readonly Answered[])
   const sides = [kept, now].filter((of) => of.length > 0);
   const figures = sides.map((of) => new Map(of.flatMap((a) => namedFigures(a, of.length > 1))));
   const names = [...new Set(figures.flatMap((f) => [...f.keys()]))];
+  const asked = sides.map(
+    (of) => html`<td>${of.map(({ scenario }) => html`<code>${commandLine(scenario)}</code> `)}</td>`,
+  );
   return html`<div class="scroll" role="region" aria-label="Two settings side by side" tabindex="0">\
 <table class="compared"><thead><tr><th scope="col"></th><th scope="col">kept</th><th scope="col">now</th></tr></thead>
-<tbody><tr><th scope="row">asked</th>${sides.map((of) => html`<td>${of.map((a) => html`<code>${commandLine(a.scenario)}</code> `)}</td>`)}</tr>
+<tbody><tr><th scope="row">asked</th>${asked}</tr>
 ${names.map((name) => {
   const cells = figures.map((f) => f.get(name) ?? '–');
   const differs = cells[0] === cells[1] ? '' : html` class="differs"`;

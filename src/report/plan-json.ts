@@ -32,6 +32,24 @@ export interface AnsweredFleet extends PlannedFleet {
   readonly simulated?: SimulatedFleet | null;
 }
 
+/** Answers in the order in which one would buy. @param fleetOf its fleet */
+export function cheapestFirst<T>(answers: readonly T[], fleetOf: (answer: T) => AnsweredFleet): T[] {
+  const priced = answers.every((a) => fleetOf(a).reports.every(({ settings }) => settings.usdPerHour !== null));
+  return answers.toSorted((a, b) => costOf(fleetOf(a), priced) - costOf(fleetOf(b), priced));
+}
+
+/**
+ * Money an hour where all are priced, else GPUs; then what --tpot leaves no time for prompts of --ctx tokens, and last
+ * what does not run today.
+ */
+function costOf({ fleet, reports, simulated }: AnsweredFleet, priced: boolean): number {
+  const { deploy, upside } = simulated ?? fleet;
+  const row = deploy ?? upside;
+  const answers = simulated ? 0 : (fleet.deploy?.besidePrompts?.tokens ?? 0);
+  const late = answers > (reports[0]?.contextTokens ?? Infinity) ? 1e8 : 0;
+  return row === null ? Infinity : ((priced ? row.usdPerHour : null) ?? row.gpus) + late + (deploy ? 0 : 1e9);
+}
+
 /** Fleets, one run a device, context and cache type. */
 export interface FleetJson {
   readonly schema: 'lla-sim/fleet';

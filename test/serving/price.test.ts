@@ -269,7 +269,7 @@ it('the first token of a request alone is that of a plan, with its ends, none fa
   }
 });
 
-it('prompts that are read in both directions have twice the attention of causal ones, in a run as in a plan', async () => {
+it('prompts that are read in both directions have twice the attention, in a run as in a plan', async () => {
   const promptTokens = randomOf(SEED).whole(16_000, 32_000);
   const scenario: Scenario = { model: 'hrm-text-1b', device: 'h200', stack: 'vllm', codec: ['full'] };
   const sources = await readSources(scenario);
