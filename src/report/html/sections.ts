@@ -63,7 +63,7 @@ export function answerSection(view: View, simulated: Simulated | null): Html {
     const lines = paragraphs(fleetLines(fleet.fleet, report, simulated?.fleet));
     return html`<div class="verdict ${verdict}">${lines}</div><p>${replicaWords(view)}</p>`;
   }
-  const failure = view.failure === undefined ? '' : html`<pre>${view.failure}</pre>`;
+  const failure = view.failure === undefined ? '' : html`<pre class="reason">${view.failure}</pre>`;
   if (report.plans.length === 0)
     return html`<p>No combination meets the targets: the table below says which target removed which.</p>${failure}`;
   const lines = paragraphs(firstPage(report, simulated));

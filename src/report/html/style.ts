@@ -68,7 +68,7 @@ border-color:var(--good);color:var(--paper)}
 #figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:1.5rem}
 figure{margin:0;border:1px solid var(--line);border-radius:.5rem;padding:.8rem;min-width:0}
 figure.attainable,figure.roofline{border-style:dashed}
-.stale{opacity:.4}
+.stale{opacity:.4}pre.reason{white-space:pre-wrap}
 .units{color:var(--muted);font-size:.85rem;margin:.2rem 0}
 .chart{position:relative;height:24rem;min-width:0}
 figcaption{font-size:.88rem}.source{display:block;color:var(--muted);font-size:.8rem;margin-top:.25rem}
