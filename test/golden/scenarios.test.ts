@@ -1,5 +1,6 @@
 /**
- * Every scenario is a golden test: what it answers is stored in golden/NAME.json. Sizes must agree exactly, times to
+ * Every scenario is a golden test: what it answers is stored in golden/NAME.json, or in reports/NAME (which
+ * report/committed.test.ts compares). Sizes must agree exactly, times to
  * 1e-9 (the last digits of exp and log differ between machines). UPDATE_GOLDEN=1 rewrites the files; read the
  * difference.
  */
@@ -12,11 +13,13 @@ import { expectSoundJson, plan } from '../cli/program.js';
 import { REWRITE } from './golden.js';
 
 const SCENARIOS = fileURLToPath(new URL('../../scenarios/', import.meta.url));
+const REPORTS = fileURLToPath(new URL('../../reports/', import.meta.url));
 const GOLDEN = fileURLToPath(new URL('./', import.meta.url));
 
 const names = readdirSync(SCENARIOS)
   .filter((n) => n.endsWith('.yaml'))
   .map((n) => n.replace(/\.yaml$/, ''))
+  .filter((n) => !existsSync(join(REPORTS, n)))
   .sort();
 
 /** A report without the published figures, which have tests of their own: the rest is what a buyer reads. */
