@@ -32,12 +32,13 @@ import { checkScenario } from './schema/scenario.js';
 import type { Calibration } from './schema/calibration.js';
 import { readCalibration } from './schema/drift.js';
 import type { Scenario } from './schema/settings.js';
-import { check, checked } from './library/checked.js';
+import { check, checked, type Rule } from './library/checked.js';
 import {
   finite,
   count,
   text,
   tokens,
+  pageTokens,
   bytes,
   made,
   path,
@@ -54,6 +55,7 @@ import {
   aConfiguration,
   aGeometry,
   aReport,
+  aRequest,
 } from './library/arguments.js';
 
 /**
@@ -72,7 +74,7 @@ export async function plan(scenario: Scenario): Promise<PlanReport> {
 }
 
 /** Plans every candidate of a request (`plan` makes one from a scenario). */
-export const makePlan = checked(make, ['request', made]);
+export const makePlan = checked(make, aRequest);
 /** Reads a scenario's settings for a model, in base units. */
 export const readQuestion: typeof read = checked(
   function readQuestion(scenario: Scenario, ...of: readonly [g: Geometry, serverOn?: Parameters<typeof read>[2]]) {
@@ -85,18 +87,16 @@ export const readQuestion: typeof read = checked(
 export const listCandidates = checked(list, aGeometry, ['filter', filter]);
 /** A report as the terminal shows it; the width is in columns. */
 export const planTable = checked(table, aReport, ['options', z.object({ all: z.boolean(), colour: z.boolean() })]);
-/** A report as CSV, one row a plan. */
-export const planCsv = checked(csv, aReport);
+/** Reports as CSV, one row a plan. */
+export function planCsv(...reports: readonly PlanReport[]): string {
+  const rules = Array.from({ length: Math.max(1, reports.length) }, (_, i): Rule => [`report ${i + 1}`, aReport[1]]);
+  return checked(csv, ...rules)(...reports);
+}
 /** A report as a Markdown table. */
 export const planMarkdown = checked(markdown, aReport);
 
 /** Bytes by kind of a configuration at a context (tokens) and page size (tokens). */
-export const memoryModel = checked(
-  memory.memoryModel,
-  aConfiguration,
-  ['context', tokens],
-  ['pageTokens', count(65536)],
-);
+export const memoryModel = checked(memory.memoryModel, aConfiguration, ['context', tokens], ['pageTokens', pageTokens]);
 /** The largest batch (sequences) that fits into so many bytes. */
 export const maxBatch = checked(memory.maxBatch, ['memory', made], ['usableBytes', bytes]);
 /** The largest of 1, 2, 3, 4, 6, 8, 12, … that is at most `batch`. */

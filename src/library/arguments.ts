@@ -3,7 +3,10 @@ import { z } from 'zod';
 import { CODEC_KINDS, PATHS, PATH_CHOICES, SHARINGS, type Codec } from '../codecs/codec.js';
 import { choiceOf } from '../codecs/paths.js';
 import * as registry from '../codecs/registry.js';
-import type { Geometry } from '../geometry/geometry.js';
+import { PREFILL_KINDS } from '../cost/memory.js';
+import { gpuCounts, type Geometry } from '../geometry/geometry.js';
+import { isPreset } from '../geometry/presets.js';
+import { PATH_CLASSES } from '../quality/figure.js';
 import { LIMITS } from '../geometry/config.js';
 import { KERNELS, KERNEL_NAMES } from '../../kernels/registry.js';
 import { STORAGES } from '../../kernels/spec.js';
@@ -111,6 +114,15 @@ const eviction = z
     z.object({ policy: z.literal('budget'), budgetTokens: tokens }),
   ])
   .nullable();
+/** Whole tiles of the cache. */
+export const pageTokens = count(65536, 32).multipleOf(32);
+const gpus = count(1024);
+const targetWorkgroups = count(2 ** 20);
+const bindingBytes = z.custom<number>((x) => typeof x === 'number' && x >= 2 ** 16, 'must be 65536 bytes or more');
+/** Whether so many GPUs may share a model's heads. */
+const shares = ({ geometry: g, gpus: n }: { geometry: Parameters<typeof gpuCounts>[0]; gpus: number }): boolean =>
+  gpuCounts(g).includes(n);
+const SHARES = { path: ['gpus'], error: 'must be a number that the heads divide over' };
 const configuration = z
   .object({
     geometry,
@@ -120,10 +132,11 @@ const configuration = z
     choice,
     branch,
     eviction,
-    gpus: count(1024),
-    targetWorkgroups: count(2 ** 20),
-    bindingBytes: z.custom<number>((x) => typeof x === 'number' && x >= 2 ** 16, 'must be 65536 bytes or more'),
+    gpus,
+    targetWorkgroups,
+    bindingBytes,
   })
+  .refine(shares, SHARES)
   .refine((c) => exists(c.geometry as Geometry, c.codec as Codec), 'has a codec that the model cannot have')
   .refine(
     (c) => registry.pathChoices(c.codec as Codec).includes(choiceOf(c.path, c.materialised)),
@@ -151,14 +164,14 @@ export const layout = z
 const shape = z.record(text, finite.min(0).max(2 ** 60));
 export const call = z
   .object({ kernel: z.enum(KERNEL_NAMES as [string, ...string[]]), variant: text, shape })
-  .refine(
-    ({ kernel, variant }) => KERNELS[kernel as keyof typeof KERNELS].variants.includes(variant),
-    'has a variant that the kernel does not have',
-  )
-  .refine(
-    ({ kernel, shape: given }) => KERNELS[kernel as keyof typeof KERNELS].dims.every((d) => given[d] !== undefined),
-    'lacks fields of the kernel',
-  );
+  .superRefine(({ kernel, variant, shape: given }, context) => {
+    const { variants, dims } = KERNELS[kernel as keyof typeof KERNELS];
+    const lacking = dims.filter((d) => given[d] === undefined);
+    const wrong = (field: string, message: string): void =>
+      context.addIssue({ code: 'custom', path: [field], message });
+    if (!variants.includes(variant)) wrong('variant', `must be one of ${variants.join(', ')}`);
+    if (lacking.length > 0) wrong('shape', `must have ${lacking.join(', ')}`);
+  });
 const rate = finite.min(1).max(1e21);
 export const rates = z.object({ bytesPerSecond: rate, f32FlopsPerSecond: rate, matrixFlopsPerSecond: rate.nullable() });
 export const link = z
@@ -181,16 +194,43 @@ export const device = z.object({
   interconnect: link,
 });
 export const query = z.object({
-  model: text,
+  model: text.refine(isPreset, 'must be the name of a preset'),
   codec: z.enum(CODEC_KINDS),
   shared: z.enum(SHARINGS).optional(),
   ratio: finite,
-  pathClass: text,
+  pathClass: z.enum(PATH_CLASSES),
   eviction,
 });
 const report = asMade(
   z.looseObject({ schema: z.literal('lla-sim/plan'), plans: z.array(made), notes: z.array(z.string()) }),
 );
+const target = finite.positive().nullable();
+/** What a caller may change of a request; the rest is taken as the library made it. */
+const requested = z.looseObject({
+  geometry,
+  device: z.looseObject({ name: text, vramBytes: bytes }),
+  contextTokens: tokens,
+  candidates: z.array(z.looseObject({ codec, path, materialised: z.boolean(), eviction })),
+  choice,
+  branch,
+  utilization: finite.positive().max(1),
+  reserveBytes: bytes,
+  pageTokens,
+  gpus,
+  targetWorkgroups,
+  bindingBytes,
+  prefill: z.enum(PREFILL_KINDS),
+  batch: count(2 ** 24).nullable(),
+  targets: z.looseObject({
+    minimums: z.array(z.looseObject({ metric: text, value: finite })),
+    retrievalTokens: tokens.nullable(),
+    secondsPerToken: target,
+    secondsToFirstToken: target,
+  }),
+  confidence: finite.min(0.5).max(0.999),
+  keep: finite.min(0).max(1),
+  usdPerHour: target,
+});
 export const filter = z.object({
   kinds: z.array(z.enum(CODEC_KINDS)).max(64).nullable(),
   shared: z.array(z.enum(SHARINGS)).max(8).nullish(),
@@ -207,5 +247,6 @@ export const aCodec = [
   ['codec', codec],
 ] as const;
 export const aConfiguration: Rule = ['configuration', configuration];
+export const aRequest: Rule = ['request', asMade(requested.refine(shares, SHARES))];
 export const aGeometry: Rule = ['geometry', geometry];
 export const aReport: Rule = ['report', report];

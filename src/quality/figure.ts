@@ -7,12 +7,13 @@ import type { Eviction } from '../eviction/policy.js';
 /** Models that the paper measures. Its 2.6B is Ouro-2.6B-Thinking. */
 export type QualityModel = 'ouro-1.4b' | 'ouro-2.6b' | 'huginn-3.5b';
 
+export const PATH_CLASSES = ['uncompressed', 'full-rope', 'absorbed'] as const;
 /**
  * How attention saw the cache. Post-hoc `absorbed` attention is another computation and inherits nothing from
  * `full-rope`, where keys are restored and rotated in full (`fast`, `reconstruct` and `block-absorbed`, or a cache
  * that holds whole keys such as kv-quant's).
  */
-export type PathClass = 'uncompressed' | 'full-rope' | 'absorbed';
+export type PathClass = (typeof PATH_CLASSES)[number];
 
 /** The path class of running `codec` by `path`. */
 export function pathClassOf(codec: CodecKind, path: Path): PathClass {

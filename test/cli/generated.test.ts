@@ -163,6 +163,39 @@ describe('the library', () => {
   it('takes every preset', () => {
     for (const name of PRESET_NAMES) expect(library.parameterCount(library.findPreset(name)), name).toBeGreaterThan(0);
   });
+  it('names the argument that is wrong, and what it must be', async () => {
+    const report = await library.plan({ device: 'h200', codec: ['full'] });
+    const { filter, ...question } = library.readQuestion({ codec: ['full'] }, GEOMETRY);
+    const request = {
+      ...{ ...question, geometry: GEOMETRY, publishedAs: null, device: report.device, pricer: null, stack: null },
+      ...{ tables: null, servingStack: null, servingVersion: null, tested: null, notes: [], bindingBytes: Infinity },
+      ...{ scenario: report.scenario, candidates: library.listCandidates(GEOMETRY, filter).candidates },
+    };
+    expect(library.makePlan(request as never).plans.map((p) => p.codec.label)).toEqual(['full']);
+    const wrong: [() => unknown, string][] = [
+      [() => library.makePlan({ ...request, contextTokens: -4 } as never), 'makePlan: request.contextTokens is wrong'],
+      [() => library.makePlan({} as never), 'makePlan: request.geometry is wrong: it must be a map'],
+      [
+        () => library.qualityOf({ model: 'nope', codec: 'full', ratio: 1, pathClass: 'absorbed', eviction: null }),
+        'qualityOf: query.model is wrong: it must be the name of a preset, not "nope"',
+      ],
+      [
+        () => library.memoryModel({ ...CONFIGURATION, gpus: 3 }, 64, 32),
+        'configuration.gpus is wrong: it must be a nu',
+      ],
+      [() => library.memoryModel(CONFIGURATION, 64, 48), 'memoryModel: pageTokens is wrong: it must be a multiple'],
+      [() => library.planCsv(report, {} as never), 'planCsv: report 2.schema is wrong'],
+      [
+        () => library.workOf({ kernel: 'matmul', variant: 'f16', shape: {} }),
+        'call.shape is wrong: it must have groups',
+      ],
+      [
+        () => library.workOf({ kernel: 'matmul', variant: 'q9', shape: {} }),
+        'call.variant is wrong: it must be one of',
+      ],
+    ];
+    for (const [call, words] of wrong) expect(call).toThrow(words);
+  });
   it('refuses requests that throw when they are read', async () => {
     const ownKeys = (): never => {
       throw new TypeError('no keys');
@@ -233,7 +266,7 @@ async function libraryCalls(): Promise<Record<string, unknown[]>> {
   const link = { bytesPerSecondPerDirection: 4e11, ...peers, throughHost: false };
   const report = await library.plan({ vram: '80GB', codec: ['full'] });
   const memory = library.memoryModel(CONFIGURATION, 4096, 32);
-  const query = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'post-hoc', eviction: null };
+  const query = { model: 'ouro-1.4b', codec: 'lla', ratio: 4, pathClass: 'absorbed', eviction: null };
   const filter = { kinds: ['lla'], ratios: [4], ranks: null, paths: null, evictions: [null] };
   return {
     plan: [SCENARIO],
