@@ -48,6 +48,7 @@ const NAMES = [
   'evict_chunk',
 ] as const satisfies readonly (keyof typeof TERMS)[];
 
+/** A kernel of `KERNELS`. */
 export type KernelName = (typeof NAMES)[number];
 export const KERNEL_NAMES: KernelName[] = [...NAMES];
 

@@ -14,6 +14,7 @@ export interface Work {
   matrixFlops: number;
 }
 
+/** Sizes of a call by name, those of its kernel's `dims`. */
 export type Shape = Readonly<Record<string, number>>;
 
 /** @typeParam D the fields of its shape */

@@ -45,6 +45,7 @@ export const CODEC_KINDS = [
   'melt',
   'flashloop',
 ] as const;
+/** A codec of `CODECS`. */
 export type CodecKind = (typeof CODEC_KINDS)[number];
 
 export const PATHS = ['full', 'fast', 'reconstruct', 'absorbed', 'block-absorbed', 'rotated'] as const;

@@ -19,11 +19,12 @@ export interface HeavyHitters {
 }
 
 /** A number of tokens kept by an unnamed policy without state of its own. */
-interface Budget {
+export interface Budget {
   readonly policy: 'budget';
   readonly budgetTokens: number;
 }
 
+/** Which tokens stay in the cache, by policy; all numbers are tokens. */
 export type Eviction = Streaming | HeavyHitters | Budget;
 export type Policy = Eviction['policy'];
 

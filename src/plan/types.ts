@@ -44,7 +44,7 @@ export interface MinimumTarget {
   readonly table?: string;
 }
 
-interface Targets {
+export interface Targets {
   readonly minimums: readonly MinimumTarget[];
   /** Published reliable-retrieval length must reach this. */
   readonly retrievalTokens: number | null;
@@ -278,6 +278,7 @@ export interface Plan {
     readonly batchBesidePrefill: number;
     readonly peakBytesByKind: Readonly<Record<PrefillKind, number>>;
   } & PromptFigures;
+  /** At --batch, else at the largest batch that fits. The table, CSV and page show it where `knee` is null. */
   readonly decode: DecodeFigures;
   /** The stack that runs this plan today with the model; null: nobody does, its kernels would have to be written. */
   readonly servedBy: string | null;
@@ -286,9 +287,9 @@ export interface Plan {
   /** What it becomes with latents' kernels as they have been built; null without latents, or where nobody built any. */
   readonly asPublished: AsPublished | null;
   /**
-   * The operating point: at --batch; with --tpot at the largest batch that meets it; else at the smallest with 90 % of
-   * the best throughput. Null where nothing fits, where no batch meets the target, where nothing is known about speed,
-   * and in a short table for paths that it does not show.
+   * The operating point, which the table, CSV and page show: at --batch; with --tpot at the largest batch in time; else
+   * at the smallest with 90 % of the best throughput. Null where nothing fits, where no batch meets the target, where
+   * nothing is known about speed, and in a short table for paths that it does not show.
    */
   readonly knee: OperatingPoint | null;
   /**

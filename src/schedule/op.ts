@@ -18,6 +18,7 @@ import {
 /** What an operation binds where it runs, and its launch options. Those of steps or prompts alone take such a frame. */
 export type Bind = { of(f: Frame, visit: Visit): Bound }['of'];
 
+/** An operation of a schedule. */
 export interface Op extends PricedOp {
   /** Asked by the decoder and the recorder, never by prices. */
   readonly binds: Bind | undefined;

@@ -208,8 +208,9 @@ export const SERVER_SETTINGS = {
 export type WorkloadName = keyof typeof WORKLOAD_SETTINGS;
 export type ServerName = keyof typeof SERVER_SETTINGS;
 
-/** As written: text or numbers, not yet checked. */
+/** Requests as written: text or numbers, not yet checked. */
 export type Workload = { readonly [K in WorkloadName]?: string | number };
+/** A server's settings as written: text or numbers, not yet checked. */
 export type Server = { readonly [K in ServerName]?: string | number };
 
 /** `maxNumSeqs` -> `max-num-seqs`. */
