@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { createCanvas, loadImage } from '@napi-rs/canvas';
 import { describe, expect, it } from 'vitest';
 import type { PlanReport } from '../../src/plan/types.js';
+import { valuesOf } from '../../src/planner/form.js';
+import { readLink } from '../../src/report/link.js';
 import { png } from '../../src/report/pictures/png.js';
 import { ROOT } from '../cli/program.js';
 import { filesOf, scenarioOf } from './reports.js';
@@ -48,7 +50,18 @@ it('are of three scenarios at least, of different models and devices', () => {
 
 describe.each(names)('reports/%s', (name) => {
   it('is what the program writes', async () => {
-    const files = new Map(await filesOf(scenarioOf(name), { draw: png, file: `${name}.yaml`, simulate: true }));
+    // The command of a scenario with a workload is a link, which asks the same.
+    const carriedText = readFileSync(join(REPORTS, name, 'report.md'), 'utf8');
+    const command = /^lla-sim report '(.*)' -o /m.exec(carriedText);
+    if (scenarioOf(name).workload)
+      expect(valuesOf(readLink(command![1]!).scenario)).toEqual(valuesOf(scenarioOf(name)));
+    const options = {
+      draw: png,
+      file: `${name}.yaml`,
+      simulate: true,
+      command: command?.input.split('```sh\n')[1]!.split('\n')[0],
+    };
+    const files = new Map(await filesOf(scenarioOf(name), options));
     expect(files.delete('report.html')).toBe(true);
     const carriedFiles = readdirSync(join(REPORTS, name)).filter((file) => file !== 'report.html');
     expect(carriedFiles.sort()).toEqual([...files.keys()].sort());

@@ -71,6 +71,7 @@ interface FilesOptions {
   readonly file?: string | null;
   readonly anew?: boolean;
   readonly simulate?: boolean;
+  readonly command?: string | undefined;
 }
 const written = new Map<string, Promise<Files>>();
 
@@ -96,6 +97,7 @@ async function makeFiles(scenario: Scenario, options: FilesOptions): Promise<Fil
     view: simulated?.view ?? of.view,
     parts: [codecs, paperOf(sources)].filter((part) => part !== null),
     known: await knownStacks(),
+    command: options.command,
     subject: options.file ?? 'flags',
     script: options.script ?? 'void 0',
     draw: options.draw ?? null,

@@ -10,12 +10,13 @@ import type { PageData } from '../page-data.js';
 import { picturesOf, servingPictures } from '../pictures/index.js';
 import { UserError } from '../../errors.js';
 import { jsonText } from '../../io/json.js';
+import type { Scenario } from '../../schema/settings.js';
 import type { Simulated } from '../simulation.js';
 import { decidedBy, explained, ofReplica, viewOf, type View } from '../view.js';
 import { asked, type ControlValues } from './controls.js';
 import { drawing } from './charts.js';
 import { finder, saveJson, say } from './dom.js';
-import { sectionsOf } from './sections.js';
+import { answerSection, sectionsOf } from './sections.js';
 import { filterRows, sortRows } from './table.js';
 
 /** Typing pauses this long, milliseconds, before the page plans. */
@@ -34,7 +35,7 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
 
   // Of the report's own question, whatever the controls ask.
   const served = data.simulated?.report ? servingPictures(data.simulated.report) : [];
-  /** The latest question: an answer that comes after a newer one is asked is not shown. */
+  /** The latest question: words that come after a newer one is asked are not shown. */
   let turn = 0;
   /** What the page saves. */
   let answered: object | null = null;
@@ -42,20 +43,21 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   const status = (message: string, wrong: boolean): void => say(element('status'), message, wrong);
 
   /** Plans the question of the controls. `first`: the file already holds the sections; only pictures are drawn. */
-  async function plan(first: boolean): Promise<void> {
+  function plan(first: boolean): void {
     const mine = ++turn;
     let shown: View;
+    let scenario: Scenario;
     // What was simulated is of the report's own question.
     let simulated: Simulated | null;
     try {
       const values = Object.fromEntries(new FormData(form)) as ControlValues;
-      const { scenario, sources, changed } = asked(data, values);
+      const now = asked(data, values);
+      scenario = now.scenario;
+      const { sources, changed } = now;
       shown = viewOf(scenario, sources, data.validation);
       simulated = changed ? null : (data.simulated ?? null);
       if (simulated) shown = decidedBy(shown, simulated.chosen, simulated.report?.server ?? null);
       if (simulated?.fleet) shown = ofReplica(shown, scenario, simulated.fleet);
-      if (!hasSolution(shown.report)) shown = await explained(shown, scenario);
-      if (mine !== turn) return;
       element('command').textContent = (changed ? undefined : data.command) ?? commandLine(scenario);
     } catch (error) {
       if (!(error instanceof UserError)) throw error;
@@ -73,10 +75,17 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
           : 'Planned anew: nothing answers this question.',
         false,
       );
+      if (!hasSolution(shown.report)) void sayWhy(shown, scenario, mine);
     }
     sortRows(null);
     filter();
     charts.draw(pictures);
+  }
+
+  /** Why nothing answers, and what would help: more plans are made for it. */
+  async function sayWhy(view: View, scenario: Scenario, mine: number): Promise<void> {
+    const why = await explained(view, scenario);
+    if (mine === turn) element('answer').innerHTML = answerSection(why, null).text;
   }
 
   function filter(): void {
@@ -91,14 +100,14 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   let pause: ReturnType<typeof setTimeout> | undefined;
   const soon = (): void => {
     clearTimeout(pause);
-    pause = setTimeout(() => void plan(false), PAUSE);
+    pause = setTimeout(() => plan(false), PAUSE);
   };
   form.addEventListener('input', soon, until);
   form.addEventListener('reset', soon, until);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     clearTimeout(pause);
-    void plan(false);
+    plan(false);
   });
   for (const id of ['find', 'kind', 'state']) element(id).addEventListener('input', filter);
   element('save').addEventListener('click', () => answered && saveJson(jsonText(answered), 'plans.json'));
@@ -109,5 +118,5 @@ export function mountReport(data: PageData, signal?: AbortSignal): void {
   // Browsers restore what was typed: the report opens with its own question.
   form.reset();
   clearTimeout(pause);
-  void plan(true);
+  plan(true);
 }
