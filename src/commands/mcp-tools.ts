@@ -93,7 +93,7 @@ const simulate: Tool = {
   },
 };
 
-/** Settings that have a column where scenarios differ in them. */
+/** Settings that no row's label names: they have a column of their own, or change no plan. */
 const HAVE_COLUMNS = ['name', 'description', 'model', 'device', 'gpus', 'context', 'cacheType'];
 
 /** What tells scenarios apart beside those columns: their names, and the settings in which they differ. */
@@ -111,7 +111,8 @@ function labelsOf(scenarios: readonly Scenario[]): string[] {
 
 const compare: Tool = {
   name: 'compare',
-  description: 'Plans two to eight scenarios and puts them side by side, the best first; json: as they were given.',
+  description:
+    'Plans two to eight scenarios and puts them side by side, the best first; with format json in the order given.',
   input: z.strictObject({
     scenarios: z.array(scenarioSchema).min(2).max(MOST_COMPARED).describe('fields of scenarios, as of plan'),
     format,

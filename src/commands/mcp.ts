@@ -64,7 +64,7 @@ async function run(): Promise<ExitCode> {
       reject(
         new UserError(
           `a line of standard input is longer than ${formatBytes(STDIO_DEFAULT_MAX_BUFFER_SIZE)}`,
-          'write each message on a line of its own, and a model or trace as a file',
+          'write one message a line, and give a large model or trace as a file',
         ),
       );
   });

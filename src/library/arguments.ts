@@ -122,7 +122,10 @@ const bindingBytes = z.custom<number>((x) => typeof x === 'number' && x >= 2 ** 
 /** Whether so many GPUs may share a model's heads. */
 const shares = ({ geometry: g, gpus: n }: { geometry: Parameters<typeof gpuCounts>[0]; gpus: number }): boolean =>
   gpuCounts(g).includes(n);
-const SHARES = { path: ['gpus'], error: 'must be a number that the heads divide over' };
+const SHARES = {
+  path: ['gpus'],
+  error: 'must be a number of GPUs that divides the heads (gpuCounts in the geometry of the model)',
+};
 const configuration = z
   .object({
     geometry,

@@ -26,7 +26,7 @@ export interface Alternative extends Choice {
   readonly kind: 'cheapest' | 'safest' | 'largest';
 }
 
-/** What somebody who signs for GPUs can act on. */
+/** The recommendation, with its reasons and risks. */
 export interface Answer {
   /** The question as understood. */
   readonly question: string;
@@ -64,7 +64,7 @@ export interface Answer {
   readonly risks: readonly Warning[];
   /** Of `deploy`, worst first. */
   readonly qualityLost: readonly Score[];
-  /** Words of the server that realise `deploy`, where its stack is known. */
+  /** The command that starts the server of `deploy`, where its stack is known. */
   readonly serve?: string;
 }
 

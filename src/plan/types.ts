@@ -58,7 +58,7 @@ export interface Targets {
   readonly minRecall?: number;
 }
 
-/** Who the memory belongs to. */
+/** The device that was chosen, and its memory. */
 export interface DeviceChoice {
   readonly id: string | null;
   readonly name: string;
@@ -139,15 +139,15 @@ export interface DecodeFigures {
   readonly tokensPerSecond: Interval | null;
   readonly evidence: Evidence | null;
   readonly evidenceShare: StepPrice['evidenceShare'] | null;
-  /** Whose kernels price it by its evidence: a stack, `lla-sim`, `attainable` or `datasheet`; null without times. */
+  /** Whose kernels the time rests on: a stack, `lla-sim`, `attainable` or `datasheet`; null without times. */
   readonly kernels: string | null;
-  /** Share of the time by whose kernels it is priced, such as `vLLM 0.24.0` and `attainable`. */
+  /** Share of the time by whose kernels it rests on, such as `vLLM 0.24.0` and `attainable`. */
   readonly pricedBy: StepPrice['pricedBy'] | null;
   /** Share of the attainable rate at which it is as fast as the measured full cache; null where none is. */
   readonly breakEven: number | null;
   /** Seconds a step of tuned kernels; only beside times that a calibration prices. */
   readonly attainable?: Interval;
-  /** Seconds a step that no kernels could do better: memory and arithmetic at the datasheet's rates. */
+  /** Lower bound of a step in seconds: memory and arithmetic at the datasheet's rates. */
   readonly floor: StepPrice['floor'];
   /** The part of a step that nobody has measured. */
   readonly unmeasured: Interval | null;

@@ -35,7 +35,7 @@ function modelFrom(text: string, file: string): LinkedModel {
   if (text.length > MAX_CONFIG_BYTES)
     throw new UserError('the text is larger than any config.json', 'give the config.json of a Hugging Face model');
   const json = parseConfig(text, 'the config.json');
-  // Files that are all called so tell no model from another.
+  // Most files of models are called config.json, which names none.
   const called = file.replace(/\.json$/i, '');
   const name = nameInConfig(json, called === 'config' ? 'model' : called);
   geometryFromConfig(json, name);

@@ -42,7 +42,7 @@ export function mountPlanner(): void {
   let answered: readonly Answered[] = [];
   let link: string | null = null;
   let kept: Kept | null = null;
-  /** Where several devices are typed, the list whose place that takes. */
+  /** While several devices are typed, the list that the text field replaces. */
   let typed: { readonly select: HTMLSelectElement; readonly input: HTMLInputElement } | null = null;
   /** The latest question: an answer that comes after a newer one is asked is not shown. */
   let turn = 0;
@@ -111,7 +111,7 @@ export function mountPlanner(): void {
     }
   }
 
-  /** The answer that is still shown is of a question before. */
+  /** Fades the answer of an earlier question. */
   function showStale(is: boolean): void {
     for (const id of ['answer', 'sheet', 'table']) element(id).classList.toggle('stale', is);
     element('take-away').hidden = is || answered.length === 0;

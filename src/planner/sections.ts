@@ -144,7 +144,7 @@ function figuresOf({ view, failure }: Answered): readonly (readonly [string, str
   return [...planRows('Deploy', (deploy ?? fallback)?.planId), ...planRows(upsideLabel(report), upside?.planId)];
 }
 
-/** Of several answers each figure says whose it is. */
+/** Of several answers each figure is prefixed with its question. */
 const namedFigures = (a: Answered, several: boolean): (readonly [string, string])[] =>
   figuresOf(a).map(([name, value]) => [several ? `${a.view.report.answer.question}: ${name}` : name, value]);
 

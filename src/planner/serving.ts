@@ -24,7 +24,7 @@ interface Serving extends Asking {
   readonly begins: () => void;
 }
 
-/** @returns clears the simulation of a question that is no longer asked */
+/** @returns what clears a simulation of an earlier question */
 export function mountServing({ asked, source, shelf, command, begins }: Serving): () => void {
   const charts = drawingLater('served');
   let worker: Worker | null = null;

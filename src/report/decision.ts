@@ -117,7 +117,7 @@ function simulatedUsd(simulated: Simulated | null, usdPerHour: number, replicas:
   if (service) return perMillion(usdPerHour / 3600, service.outputTokensPerSecond);
   const [served, run] = [simulated?.report, simulated?.report?.runs[0]];
   if (!served || !run || run.completed === 0) return null;
-  // So many replicas answer what comes; those that were simulated what they did.
+  // More replicas than were simulated answer all that comes; those that were simulated what they did answer.
   const { requestsPerSecond: comes } = served.workload;
   const tokensEach = run.estimate.total_output_tokens / run.completed;
   const tokens =
@@ -236,12 +236,12 @@ export function beforeSigning(report: PlanReport): string[] {
         ? `Estimate: the time of ${upside.name} is not that of a server ` +
           `(${answer.reason ?? 'none was measured there'}). Do not buy by it.`
         : `Upside: ${kernelsWords(report, upside)}` +
-          `${upside.checkpoint === null ? '' : `, and it needs the checkpoint of ${upside.checkpoint}`}. Do not ` +
+          `${upside.checkpoint === null ? '' : `; it also needs the checkpoint of ${upside.checkpoint}`}. Do not ` +
           'buy by it.'),
   ]);
 }
 
-/** `no server has kernels of lla-4x; published ones had 7–14 % of the full cache's speed`. */
+/** Why an upside cannot be deployed: `no server has kernels of lla-4x; published ones had 7–14 % of …`. */
 function kernelsWords({ plans }: PlanReport, { planId, name }: Choice): string {
   const plan = plans.find((p) => p.id === planId);
   if (plan?.asPublished)

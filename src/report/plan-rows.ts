@@ -5,7 +5,7 @@ import { evictionLabel } from '../eviction/policy.js';
 import { isBuilt, savesNothing } from '../plan/evaluate/as-published.js';
 import { choicesOf } from '../plan/decide/decide.js';
 import { HERE, klLabel } from '../plan/evaluate/fidelity.js';
-import { isUnlike, isFullCache, MOST_ROWS, representatives } from '../plan/decide/representatives.js';
+import { isOtherThanPublished, isFullCache, MOST_ROWS, representatives } from '../plan/decide/representatives.js';
 import type { DecodeFigures, LimitedBy, Plan, PlanReport } from '../plan/types.js';
 import { guessMark, pathLabel, shownDecode, timeLabel } from '../plan/words/words.js';
 import { formatBytes, formatCount, formatNumber, formatTokens } from '../numbers/units.js';
@@ -156,9 +156,9 @@ export function shortList(report: PlanReport): Plan[] {
   // What the answer names may be another path than the surest one of its codec.
   const namedIds = choicesOf(report.answer).map((c) => c.planId);
   const surest = new Set(representatives(report.plans));
-  // Of a codec whose own paths a target removed, those that are left save no memory, or compute something else.
+  // Such paths of a codec are left out where a target removed another path of it.
   const removed = new Set(report.removed.map(({ id }) => id.split('/')[0]));
-  const isRest = (p: Plan): boolean => isUnlike(p) && removed.has(p.id.split('/')[0]);
+  const isRest = (p: Plan): boolean => isOtherThanPublished(p) && removed.has(p.id.split('/')[0]);
   const rows = report.plans.filter((p) => (surest.has(p) && !isRest(p)) || namedIds.includes(p.id));
   const rights: readonly ((p: Plan) => boolean)[] = [
     isFullCache,

@@ -80,10 +80,7 @@ function viewWith(
   return { report, request, sources, fleet, validation, all };
 }
 
-/**
- * The report of a replica, whose answer names what the fleet's does: no other upside, and nothing that one replica
- * alone would choose.
- */
+/** One replica's report with the fleet's choice as its answer. As it is where the fleet has no plan on so many GPUs. */
 function ofFleet(
   r: PlanRequest,
   report: PlanReport,
@@ -97,7 +94,7 @@ function ofFleet(
   return { ...again, answer: { ...again.answer, unsure: null, fails: null, alternatives: [] } };
 }
 
-/** The same view with why nothing answers, where nothing does. */
+/** Adds why nothing answers to a view without a solution. */
 export async function explained(view: View, scenario: Scenario): Promise<View> {
   const { report, sources } = view;
   if (hasSolution(report)) return view;

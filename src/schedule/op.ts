@@ -20,7 +20,7 @@ export type Bind = { of(f: Frame, visit: Visit): Bound }['of'];
 
 /** An operation of a schedule. */
 export interface Op extends PricedOp {
-  /** Asked by the decoder and the recorder, never by prices. */
+  /** For the decoder and the recorder; prices do not use it. */
   readonly binds: Bind | undefined;
 }
 

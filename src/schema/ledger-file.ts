@@ -165,7 +165,7 @@ function checkNames(
     const preset = nearestName(model, PRESET_NAMES);
     const is = existsSync(resolve(folder, model))
       ? `model ${show(model)}: ${error.message}`
-      : `model ${show(model)} is no name that lla-sim models lists, and no file beside the ledger`;
+      : `model ${show(model)} is neither a name of lla-sim models nor a file in the ledger's folder`;
     note(`${is}${preset === undefined ? '' : `; did you mean ${preset}?`}`);
   }
 }

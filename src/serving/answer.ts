@@ -68,7 +68,7 @@ export function settle(
   // Targets of time are met, or not, by the simulation.
   const { ttft: _ttft, tpot: _tpot, batch: _batch, ...still } = scenario;
   const { request: asked, refused } = prepare(still, sources);
-  // Candidates are chosen by what their codec keeps; that early exit has no such score is told beside its rows.
+  // Candidates are chosen by what their codec keeps, whether tokens leave early or not.
   const { meanLoops: _early, ...request } = asked;
   if (!request.pricer)
     throw new UserError('nothing is known about the speed of this device', 'name one of lla-sim models --devices');

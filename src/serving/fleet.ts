@@ -32,11 +32,14 @@ function ofUsers({ arrivals: _a, rate: _r, burstiness: _b, trace, speedUp: _s, l
   return { ...w, arrivals: 'closed', users: 1, ...(lengthsOf === undefined ? {} : { lengthsOf }) };
 }
 
-/** What a workload says of requests that come by themselves counts for nothing beside users. */
+/** Users form a closed loop: the workload's arrivals and rate are left out. */
 const arrivalNotes = ({ workload: { arrivals = 'closed', rate } = {} }: Scenario): string[] =>
   arrivals === 'closed' && rate === undefined
     ? []
-    : [`users ask when they have their answer: the workload's ${rate === undefined ? arrivals : 'rate'} is left out`];
+    : [
+        'each user sends the next request after an answer: ' +
+          `${rate === undefined ? `arrivals ${arrivals}` : 'the rate'} of the workload counts for nothing`,
+      ];
 
 /** Replicas that are simulated together: one, or with those that prefill as many as the question says. */
 const together = (server: Server | undefined): string =>

@@ -20,7 +20,7 @@ it.each([
 it('products of one row that are slower in 8 bits than in 16 are told of, where tables have them so', async () => {
   const told = async (device: string): Promise<boolean> =>
     (await planOf({ device, weightType: 'fp8', codec: ['full'] })).notes.some((note) =>
-      /products in 8-bit floats take [23]\.\d times those in 16 bits/.test(note),
+      /products in 8-bit floats take [23]\.\d times as long as in 16 bits/.test(note),
     );
   expect([await told('b200'), await told('h200')]).toEqual([true, false]);
 });

@@ -175,7 +175,7 @@ const WRONG: readonly (readonly [what: string, change: Change, words: RegExp])[]
   [
     'an unknown model',
     (_, r) => (r['model'] = 'models/none.json'),
-    /model "models\/none\.json" is no name that lla-sim models lists, and no file beside the ledger/,
+    /model "models\/none\.json" is neither a name of lla-sim models nor a file in the ledger's folder/,
   ],
   [
     'an unknown trace',
@@ -221,7 +221,7 @@ const WRONG: readonly (readonly [what: string, change: Change, words: RegExp])[]
   [
     'a mistyped preset',
     (_, r) => (r['model'] = 'ouro-1.5b'),
-    /model "ouro-1.5b" is no name .*, and no file beside the ledger; did you mean ouro-1.4b\?/,
+    /model "ouro-1.5b" is neither a name .* nor a file in the ledger's folder; did you mean ouro-1.4b\?/,
   ],
   ['another version', (f) => (f.schemaVersion = 2), /schemaVersion/],
 ];

@@ -31,12 +31,12 @@ export function slowProductsNote(pricer: Pricer | null, { quantised, hidden, mlp
   const [narrow, wide, ofTwo] = [priced('f8', 1), priced('f16', 1), priced('f8', 2)];
   const times = narrow.estimate / wide.estimate;
   const alone = narrow.estimate / ofTwo.estimate;
+  const thanTwo = alone > 1 ? `, and ${alone.toFixed(1)} times as long as for two sequences` : '';
   return times < SLOWER_IN_8_BITS || isEstimate(narrow.evidence) || isEstimate(wide.evidence)
     ? []
     : [
-        `for one sequence this server’s products in 8-bit floats take ${times.toFixed(1)} times those in 16 bits on ` +
-          `this GPU${alone > 1 ? `, and ${alone.toFixed(1)} times those of two sequences` : ''}, as measured: ` +
-          'few users may have more tokens a second with weights in 16 bits',
+        `measured on this GPU: for one sequence this server’s products in 8-bit floats take ${times.toFixed(1)} times ` +
+          `as long as in 16 bits${thanTwo}; with few users weights in 16 bits may be faster`,
       ];
 }
 
@@ -156,8 +156,8 @@ const modelNotes = (g: Geometry, float8: Float8 | null): string[] =>
       `loops of ${g.name} after the first attend to the rows of the first and keep their own for ` +
         `${g.laterLoopsWindow} tokens: ${formatBytes(2 * windowScalars(g))} a sequence in 16 bits, beside KV/token`,
     g.promptsBothWays &&
-      `tokens of a prompt attend to all of it in ${g.name}, so servers read prompts whole, and their attention takes ` +
-        'twice that of other models',
+      `${g.name} reads prompts in both directions: servers read each in one piece, and its attention costs twice ` +
+        'that of a causal prompt',
     g.valuesAreKeys &&
       `${g.name} caches keys alone, as transformers does; vLLM keeps a copy of them as values, twice the bytes`,
     g.quantised &&

@@ -27,7 +27,7 @@ const sureSpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.low
 /** The same by the estimate. */
 export const likelySpeed = (p: Plan): number => (p.knee ?? p.decode).tokensPerSecond?.estimate ?? p.maxBatch.exact;
 
-/** By the estimate as well as at the slow end, which decides: answers print the former. */
+/** Faster at the slow end, which ranks plans, and by the estimate, which is printed. */
 const isFaster = (p: Plan, than: Plan): boolean =>
   sureSpeed(p) > MATERIAL * sureSpeed(than) && likelySpeed(p) > MATERIAL * likelySpeed(than);
 
@@ -287,7 +287,7 @@ function reasonOf(
   const share = `${Math.round(r.keep * 100)} %`;
   return o.usable.every((p) => verdictOn(p, r.keep) === 'unknown')
     ? leavesEarly(r)
-      ? 'no score is known of answers whose tokens leave before their last loop (--depth)'
+      ? 'quality is unknown where tokens leave before their last loop (depth of the workload)'
       : r.fidelity
         ? `${r.fidelity.file} says nothing about these plans at ${formatTokens(r.contextTokens)} tokens`
         : "nothing is published about these plans' quality"

@@ -28,14 +28,14 @@ export function representatives(plans: readonly Plan[]): Plan[] {
  */
 function rank(p: Plan): number {
   const known = p.measured ? 1e10 : 0;
-  const faithful = isUnlike(p) ? 0 : 1e12;
+  const faithful = isOtherThanPublished(p) ? 0 : 1e12;
   return faithful + known + ((p.atTarget ?? p.decode).tokensPerSecond?.low ?? 0) + p.maxBatch.exact * 1e-6;
 }
 
 type Marked = Pick<Plan, 'marks'>;
 
 /** Read by a path that saves no memory, or computes something else than was published. */
-export const isUnlike = (p: Marked): boolean =>
+export const isOtherThanPublished = (p: Marked): boolean =>
   p.marks.some((m) => m.code === 'unfaithful-post-hoc' || m.code === 'no-memory-saved');
 
 const USELESS: ReadonlySet<Mark['code']> = new Set(['unfaithful-post-hoc', 'no-memory-saved', 'prefill-does-not-fit']);

@@ -140,8 +140,8 @@ export function servingTimeline(r: SimulationReport): Picture | null {
     source: `lla-sim simulate, the estimate; prices of ${r.device.pricing}`,
     evidence: run.evidence ?? 'roofline',
     summary:
-      `At most ${formatNumber(most)} sequences run in an interval’s mean, and ` +
-      `${formatNumber(Math.max(...run.timeline.map((p) => p.waiting)))} requests wait; the cache is at most ` +
+      `Means over intervals reach ${formatNumber(most)} running sequences and ` +
+      `${formatNumber(Math.max(...run.timeline.map((p) => p.waiting)))} waiting requests; the cache is at most ` +
       `${Math.round((100 * run.mostBlocks) / run.kvBlocks)} % full.`,
     draw: (theme) => {
       const line = (i: number, label: string, of: (p: TimelinePoint) => number, yAxisID: string) => ({

@@ -58,7 +58,7 @@ export function compareText(
   const differ: Differ = (of) => new Set(reports.map(of)).size > 1;
   const labelOf = (r: PlanReport): string => labels.get(r) ?? '';
   const name = nameIn(differ, labelOf);
-  /** @param left out of the columns: 1 ends of intervals and figures of the upside, 2 kernels, 3 the full cache */
+  /** @param leftOut 1 ends of intervals and the upside's figures, 2 kernels too, 3 the full cache too */
   const spec = (leftOut: 0 | 1 | 2 | 3): Column<PlanReport>[] =>
     present<Column<PlanReport>>([
       differ(labelOf) && left('scenario', labelOf),

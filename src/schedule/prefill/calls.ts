@@ -40,8 +40,9 @@ const FEW_CHUNKS = 2;
 const MOST_PLACES = 512;
 
 /**
- * A call of a server's prompt. Attention of a call is causal: its tokens attend to what lies before, and to half of
- * their own. Where prompts are read in both directions each attends to all of the prompt, as if half of it lay before.
+ * Maps calls of a prompt to what a server runs. `attend_prefill` is causal: its queries attend to the context, and on
+ * average to half of themselves. Where prompts are read in both directions every query attends to all of the prompt, so
+ * the context is that less half of the queries.
  */
 export function asServersRead(c: Configuration, promptTokens: number): <C extends KernelCall>(call: C) => C {
   if (!c.geometry.promptsBothWays) return (call) => call;
