@@ -82,8 +82,8 @@ async function run(args: Args): Promise<ExitCode> {
 }
 
 /**
- * The command that writes the same report. Flags carry no workload and no server, a link does. Undefined where flags are
- * enough, or where a link cannot carry the question: the page then has the command of its plan.
+ * The command that writes the same report. Flags carry no workload and no server, a link does. Undefined where flags
+ * are enough, or where a link cannot carry the question: the page then has the command of its plan.
  */
 async function commandOf(scenario: Scenario, folder: string): Promise<string | undefined> {
   if (scenario.workload === undefined && scenario.server === undefined) return undefined;

@@ -9,7 +9,8 @@ export type QualityModel = 'ouro-1.4b' | 'ouro-2.6b' | 'huginn-3.5b';
 
 export const PATH_CLASSES = ['uncompressed', 'full-rope', 'absorbed'] as const;
 /**
- * How attention reads the cache in the scored run. Post-hoc `absorbed` attention is another computation and inherits nothing from
+ * How attention reads the cache in the scored run. Post-hoc `absorbed` attention is another computation and inherits
+ * nothing from
  * `full-rope`, where keys are restored and rotated in full (`fast`, `reconstruct` and `block-absorbed`, or a cache
  * that holds whole keys such as kv-quant's).
  */

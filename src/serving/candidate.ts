@@ -1,4 +1,5 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
+import { whole } from './trial.js';
 import { reservesPrompt } from '../stacks/serving.js';
 import { bytesPerToken } from '../codecs/layout.js';
 import { takesPositions, takesWhole } from '../codecs/registry.js';
@@ -224,10 +225,12 @@ export class Service {
     const { misses, load } = slow.metrics;
     if (misses.atMost > allowed) return false;
     const rate = workload.requestsPerSecond;
-    if (rate === null || workload.kind === 'trace' || load.margin === 0) return true;
+    if (rate === null) return true;
     // So few requests do not tell how far other draws are from these.
-    if (load.margin === Infinity) return false;
-    const more = workload.source(rate * (1 + load.margin));
+    if (workload.kind !== 'trace' && load.margin === Infinity) return false;
+    const margin = workload.kind === 'trace' ? 0 : load.margin;
+    // As long as where a rate is searched: a queue grows slowly.
+    const more = workload.source(rate * (1 + margin), whole(this.setting, this));
     const { metrics, finished } = this.run('high', more, (m) => m.misses.tooMany(allowed, true));
     return finished && metrics.misses.atMost <= allowed;
   }

@@ -151,19 +151,21 @@ export async function findRate(
     high: Math.max(fast.rate, estimate.rate),
   };
   const usd = usdPerSecond(request, server);
-  const perToken = (rate: number): number => perMillion(usd ?? 0, rate * workload.meanOutputTokens);
+  const tokensPerSecond = (at: Trial | null, rate: number): number =>
+    rate * (at ? at.tokensEach : workload.meanOutputTokens);
+  const perToken = (at: Trial | null, rate: number): number => perMillion(usd ?? 0, tokensPerSecond(at, rate));
   return {
     ...nothing,
     requestsPerSecond: rates,
-    outputTokensPerSecond: rates.estimate * workload.meanOutputTokens,
+    outputTokensPerSecond: tokensPerSecond(estimate.at, rates.estimate),
     replicasFor: replicasFor(service, setting, rates, margin),
     usdPerMillionOutputTokens:
       usd === null
         ? null
         : {
-            low: perToken(rates.high),
-            estimate: perToken(rates.estimate),
-            high: rates.low === 0 ? null : perToken(rates.low),
+            low: perToken(fast.at, rates.high),
+            estimate: perToken(estimate.at, rates.estimate),
+            high: rates.low === 0 ? null : perToken(slow.at, rates.low),
           },
     limitedBy: estimate.at!.figures.limitedBy,
     missedFirst: estimate.missed,

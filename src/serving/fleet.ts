@@ -21,7 +21,7 @@ import { transferNotes, transferRate, transfersUnknown } from './price/transfer.
 import { reportedTargets } from './question.js';
 import type { Requested } from './workload/read.js';
 import { trial } from './trial.js';
-import type { FleetService, SimulatedFleet } from './types.js';
+import type { FleetService, RunFigures, SimulatedFleet } from './types.js';
 
 /** The bisection over users of a replica ends where the bracket is this narrow. */
 const PRECISION = 0.02;
@@ -134,7 +134,9 @@ function serviceOf(
   const gpusOfGroup = request.gpus * (server.replicas + server.prefillReplicas);
   const requested = (n: number): Requested =>
     setting.workload.closed!(n, rampOf(setting), enoughFor(1 - setting.targets.share));
-  const meets = (bound: Bound, n: number): boolean => trial(service, setting.targets, bound, requested(n)).meets;
+  const holds = (bound: Bound, n: number): boolean => trial(service, setting.targets, bound, requested(n)).meets;
+  // Where slow prices keep sequences away from decoding, the estimate is the harder of both.
+  const meets = (bound: Bound, n: number): boolean => holds(bound, n) && (bound !== 'high' || holds('estimate', n));
   if (known?.slowEnd) {
     const fewer = Math.ceil(known.gpus / gpusOfGroup) - 1;
     if (fewer < 1 || !meets('high', Math.ceil(users / fewer))) return null;
@@ -160,18 +162,31 @@ function serviceOf(
     servedBy: service.servedBy,
     tensorParallel: request.gpus,
     usersPerReplica: Math.ceil(usersPerGroup / server.replicas),
-    mostUsersPerReplica: Math.floor(mostOfGroup / server.replicas),
+    mostUsersPerReplica: Math.max(
+      Math.ceil(usersPerGroup / server.replicas),
+      Math.floor(mostOfGroup / server.replicas),
+    ),
     replicas: groups * server.replicas,
     prefillReplicas: groups * server.prefillReplicas,
     gpus,
     usdPerHour: request.usdPerHour === null ? null : request.usdPerHour * gpus,
     slowEnd: sure > 0,
     serve: served(request, plan, server).serve ?? null,
-    outputTokensPerSecond: groups * estimate.output_throughput,
+    outputTokensPerSecond: groups * throughputOf(usersPerGroup, estimate, setting),
     estimate,
     high: figures('high'),
   };
 }
+
+/** Tokens a second of users who are all there: the run's own begins before they are, and ends with the last of them. */
+const throughputOf = (
+  users: number,
+  { mean_e2el_ms, completed, total_output_tokens, output_throughput }: RunFigures,
+  { workload }: Setting,
+): number =>
+  mean_e2el_ms === null || completed === 0
+    ? output_throughput
+    : ((users / (workload.thinkSeconds + mean_e2el_ms / 1e3)) * total_output_tokens) / completed;
 
 /** Users begin within the time that a request takes which just meets its target of TPOT: not all prompts at once. */
 const rampOf = ({ workload, targets }: Setting): number =>

@@ -11,6 +11,8 @@ export interface Trial {
   readonly meets: boolean;
   readonly missed: 'ttft' | 'tpot' | null;
   readonly figures: RunFigures;
+  /** Output tokens of a request that comes: none of one that is refused. */
+  readonly tokensEach: number;
   /** By which share another draw brings more load at most. */
   readonly margin: number;
   /** Too many requests are longer than the cache, or than the server takes. */
@@ -41,7 +43,11 @@ export const whole = (setting: Setting, service: Service): Least => ({
 });
 
 const secondsOf = ({ targets, workload }: Setting): number =>
-  RUN_PARTS * SPANS_OF_A_PART * (targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds);
+  // Of conversations, so that they come to their end in a part, and prompts are as long as they become.
+  RUN_PARTS *
+  SPANS_OF_A_PART *
+  workload.turns *
+  (targets.ttftSeconds + workload.meanOutputTokens * targets.tpotSeconds);
 
 /** Requests of a run that takes not much longer than that, but so many that something may be sure. */
 function bearable({ targets, workload, request, server }: Setting, { options }: Service): number {
@@ -75,6 +81,7 @@ export function trial(
     // A request that is refused has no first token.
     missed: meets ? null : metrics.lateFirst + metrics.rejected >= metrics.slowTokens ? 'ttft' : 'tpot',
     figures: figuresOf(metrics),
+    tokensEach: metrics.outputTokens / Math.max(1, metrics.completed + metrics.rejected),
     margin: metrics.load.margin,
     tooLong: metrics.rejected > allowed * (metrics.completed + metrics.rejected),
   };

@@ -157,6 +157,23 @@ it('a client that keeps few requests open sends the next one when one has ended,
   expect(sent).toEqual(wanted);
 });
 
+it('a run begins anywhere in the traffic of conversations: as many requests, as long, as at any later time', () => {
+  const [turns, thinkSeconds, requestsPerSecond] = [8, 300, 20];
+  const talks = { ...TENS, arrivals: 'poisson', turns, thinkSeconds, requestsPerSecond, requests: 1e6 } as const;
+  const source = new SyntheticSource(talks);
+  const draft = emptyDraft();
+  const first: { time: number; turn: number; promptTokens: number }[] = [];
+  // Nothing that a user asks after thinking comes so early, but of those who think as the run begins.
+  while (source.next(draft) && draft.time < 60) first.push({ ...draft });
+  expect(first.map(({ time }) => time)).toEqual(first.map(({ time }) => time).toSorted((a, b) => a - b));
+  // Of Poisson's 1,200, and the thinkers' share of them that falls by e^(−t/300) until the others' next turns come.
+  const wanted = (60 * requestsPerSecond) / turns + ((turns - 1) / turns) * requestsPerSecond * 300 * -Math.expm1(-0.2);
+  expect(Math.abs(first.length - wanted) / Math.sqrt(wanted), `seed ${SEED}`).toBeLessThan(5);
+  for (const { turn, promptTokens } of first) expect(promptTokens).toBe(10 + 20 * turn);
+  const counts = Array.from({ length: turns }, (_, turn) => first.filter((one) => one.turn === turn).length);
+  expect(Math.min(...counts), `${counts.join()}, seed ${SEED}`).toBeGreaterThan(60);
+});
+
 it('every user of a closed loop begins, also where others ask again meanwhile', () => {
   const source = new SyntheticSource(TENS);
   const begun: number[] = [];

@@ -66,6 +66,19 @@ describe('a trace', () => {
     expect(read({ ...o, limit: 1 })).toHaveLength(1);
   });
 
+  it('is served again and again where a rate is tried for long, with other prompts each time', () => {
+    const o = file(
+      `{"timestamp": 0, "input_length": 512, "output_length": 4, "hash_ids": [7]}\n` +
+        `{"timestamp": 1000, "input_length": 512, "output_length": 4, "hash_ids": [7]}\n`,
+    );
+    const source = new TraceSource(o, 2, 3, 4);
+    const draft = emptyDraft();
+    const all: [number, number | undefined][] = [];
+    while (source.next(draft)) all.push([draft.time, draft.hashes?.[0]]);
+    expect(all.map(([time]) => time)).toEqual([0, 0.5, 2, 2.5, 4, 4.5]);
+    expect(new Set(all.map(([, hash]) => hash)).size).toBe(3);
+  });
+
   it('may be longer than a piece of reading, with characters of several bytes at its seams', () => {
     const lines = Array.from({ length: 40_000 }, (_, i) => `${i},${i + 1},2,ü€🙂`);
     const o = file(`arrived_at,num_prefill_tokens,num_decode_tokens,note\n${lines.join('\n')}\n`);

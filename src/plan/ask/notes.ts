@@ -35,8 +35,8 @@ export function slowProductsNote(pricer: Pricer | null, { quantised, hidden, mlp
   return times < SLOWER_IN_8_BITS || isEstimate(narrow.evidence) || isEstimate(wide.evidence)
     ? []
     : [
-        `measured on this GPU: for one sequence this server’s products in 8-bit floats take ${times.toFixed(1)} times ` +
-          `as long as in 16 bits${thanTwo}; with few users weights in 16 bits may be faster`,
+        'measured on this GPU: for one sequence this server’s products in 8-bit floats take ' +
+          `${times.toFixed(1)} times as long as in 16 bits${thanTwo}; with few users weights in 16 bits may be faster`,
       ];
 }
 

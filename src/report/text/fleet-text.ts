@@ -73,7 +73,11 @@ function simulatedLines(fleet: Fleet, report: PlanReport, simulated: SimulatedFl
   );
   const none = tried.today.map((name) => `${name}: not one user gets the targets on any number of GPUs`).join('; ');
   return present([
-    answerLine('Enough', enoughWords({ ...fleet, fewest: null }, deploy, device)),
+    // A group that prefills for others is no number of GPUs that share the model.
+    answerLine(
+      'Enough',
+      simulated.prefillReplicas > 0 ? null : enoughWords({ ...fleet, fewest: null }, deploy, device),
+    ),
     answerLine(
       fleet.deploy ? 'Deploy' : 'Cheapest',
       deploy ? serviceWords(deploy, device, simulated) : none || 'nothing with confidence',
@@ -177,7 +181,8 @@ const groupedWords = ({ gpus, tensorParallel: n }: Pick<FleetRow, 'gpus' | 'tens
 const shortSeconds = (s: number): string => (s < 1 ? `${brief(s * 1e3)} ms` : `${brief(s)} s`);
 
 /** `2 h200: 2 replicas of 1 GPU, full cache on vLLM 0.24.0, 100 users each: p99 TTFT 0.3 s at the slow end, …`. */
-function serviceWords(row: FleetService, device: string, { targets, tested }: SimulatedFleet): string {
+function serviceWords(row: FleetService, device: string, simulated: SimulatedFleet): string {
+  const { targets, tested } = simulated;
   const { estimate, high, slowEnd, outputTokensPerSecond: rate } = row;
   const unsure = unsureWords({ tested });
   const pair = (metric: 'ttft' | 'tpot'): string => {
@@ -193,7 +198,7 @@ function serviceWords(row: FleetService, device: string, { targets, tested }: Si
   return (
     `${row.gpus} ${device} by simulation${shapeWords(row, 'more miss the targets')}: p99 TTFT ${pair('ttft')}, p99 ` +
     `TPOT ${pair('tpot')}, ${brief(rate)} output tok/s${usd}. One replica serves ` +
-    `${row.mostUsersPerReplica}` +
+    `${row.replicas > simulated.replicas ? '' : 'at least '}${row.mostUsersPerReplica}` +
     (slowEnd
       ? ', even if every step takes the slow end of its interval' +
         (unsure === null ? '' : `, but that is not sure: ${unsure}`) +

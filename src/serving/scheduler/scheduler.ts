@@ -235,7 +235,8 @@ export abstract class Scheduler<O extends ReplicaOptions = ReplicaOptions> {
       if (comes) {
         if (this.blocksToBegin(slot, target) > this.room.blocks || this.room.breaksPromises(slot)) return NO_BLOCKS;
         this.open(slot);
-        this.prefixes.useHits(slot, 0);
+        // It was looked up where it was computed.
+        requests.units[slot] = 0;
         if (this.emit(slot)) continue;
         this.decode(slot, target, true);
         budget--;

@@ -38,6 +38,8 @@ export interface WorkloadChoice {
   readonly requests: number;
   readonly meanOutputTokens: number;
   readonly meanPromptTokens: number;
+  /** Of a conversation; 1 where requests have nothing to do with each other. */
+  readonly turns: number;
   /** Mean time between an answer and the same user's next request. */
   readonly thinkSeconds: number;
   /** Longest prompt with its answer that a server is set to, unless it says otherwise. */
@@ -49,7 +51,7 @@ export interface WorkloadChoice {
   readonly seed: number | null;
   /**
    * Requests at another rate, in the same order with the same lengths.
-   * @param least of made-up requests there are so many, and they come for so long
+   * @param least of made-up requests there are so many, and they come for so long; a trace begins anew
    */
   source(requestsPerSecond: number | null, least?: Least): Requested;
   /**
@@ -89,7 +91,7 @@ const readRate = (w: Workload, number: NumberOf): number | null =>
       ? number('rate', { min: 1e-6, max: 1e6, or: WORKLOAD_SETTINGS.rate.unlimited }, 1)
       : null;
 
-/** Of each user of a closed loop at least, so that most of them come when all users are there. */
+/** Of each user of a closed loop at least, so that most of them come when all are there; else a whole conversation. */
 const REQUESTS_A_USER = 10;
 
 /**
@@ -177,6 +179,7 @@ export function readWorkload(
     mostOpen: settings.mostOpen === Infinity ? null : settings.mostOpen,
     requests: settings.requests,
     meanOutputTokens: observed ? mean(observed.outputs) : meanLength(output),
+    turns: settings.turns,
     thinkSeconds,
     meanPromptTokens: (observed ? mean(observed.prompts) : meanLength(prompt)) + settings.sharedPrefixTokens,
     longest: most,
@@ -192,7 +195,7 @@ export function readWorkload(
     },
     ramped: isClosed && thinkSeconds === 0 && !asked(w.ramp) ? (rampSeconds) => requested({ rampSeconds }) : null,
     closed: (users, rampSeconds, least) => {
-      const requests = Math.max(settings.requests, least, REQUESTS_A_USER * users);
+      const requests = Math.max(settings.requests, least, Math.max(REQUESTS_A_USER, settings.turns) * users);
       return requested({ arrivals: 'closed', users, rampSeconds, requests });
     },
   };
@@ -297,13 +300,24 @@ function readTrace(w: Workload, number: NumberOf, positions: number, skipBad: bo
     requests,
     meanOutputTokens: summary.outputTokens / requests,
     meanPromptTokens: summary.promptTokens / requests,
+    turns: 1,
     thinkSeconds: 0,
     longest: Math.min(summary.longest, positions),
     hashTokens: summary.hashTokens,
     sharedPrefixTokens: 0,
     skippedLines: summary.skipped,
     seed: null,
-    source: (asked_) => ({ source: new TraceSource(options, (asked_ ?? rate) / own), requests }),
+    source: (wanted, least = { requests: 0, seconds: 0 }) => {
+      const requestsPerSecond = wanted ?? rate;
+      // A trace that ends before a queue can grow says nothing of a rate: it begins anew.
+      const within = least.seconds === 0 ? 0 : requestsPerSecond * least.seconds;
+      const times = Math.max(1, Math.ceil(within / requests));
+      const roundSeconds = requests / own;
+      return {
+        source: new TraceSource(options, requestsPerSecond / own, times, roundSeconds),
+        requests: times * requests,
+      };
+    },
     closed: null,
     ramped: null,
   };

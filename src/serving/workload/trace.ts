@@ -198,19 +198,36 @@ export function summarise(o: TraceOptions): TraceSummary {
 }
 
 /** A trace's requests, with arrival times divided by `speedUp`. */
-export class TraceSource implements Source {
-  private readonly reader: TraceReader;
+/** More than a trace has. */
+const HASHES_OF_A_ROUND = 2 ** 40;
 
+export class TraceSource implements Source {
+  private reader: TraceReader;
+  private round = 0;
+
+  /**
+   * @param times that the trace is served, one after the other
+   * @param roundSeconds until it begins anew, by its own clock
+   */
   constructor(
-    o: TraceOptions,
+    private readonly o: TraceOptions,
     private readonly speedUp: number,
+    private readonly times = 1,
+    private readonly roundSeconds = 0,
   ) {
     this.reader = new TraceReader(o);
   }
 
   next(draft: Draft): boolean {
-    if (!this.reader.next(draft)) return false;
-    draft.time /= this.speedUp;
+    if (!this.reader.next(draft)) {
+      if (++this.round >= this.times) return false;
+      this.reader = new TraceReader(this.o);
+      if (!this.reader.next(draft)) return false;
+    }
+    const { round } = this;
+    draft.time = (draft.time + round * this.roundSeconds) / this.speedUp;
+    // Prompts of another round are others', or a cache that holds one round would know all of the next.
+    if (round > 0 && draft.hashes) draft.hashes = draft.hashes.map((id) => id + round * HASHES_OF_A_ROUND);
     return true;
   }
 
