@@ -234,13 +234,14 @@ export const priceWords = ({ usdPerMillionOutputTokens: usd }: Run): string =>
  * `1000 requests are answered within 26.2 (22–40) seconds, $0.4 in all`, of requests that are there at once; null of
  * others.
  */
-export function jobWords(r: SimulationReport, { low, estimate, high, completed }: Run): string | null {
+export function jobWords(r: SimulationReport, { low, estimate, high, completed, rejected }: Run): string | null {
   if (!r.workload.atOnce || completed === 0) return null;
   const unit = UNITS.find(([, least]) => estimate.duration >= least)!;
   const [middle, fast, slow] = [estimate, low, high].map((f) => formatNumber(f.duration / unit[2])) as string[];
   const usd = usdPerSecond(r, r.server);
   return (
-    `${counted(completed, 'request')} ${completed === 1 ? 'is' : 'are'} answered within ${middle} (${fast}–${slow}) ` +
+    `${rejected > 0 ? `${completed} of ${counted(completed + rejected, 'request')}` : counted(completed, 'request')} ` +
+    `${completed === 1 ? 'is' : 'are'} answered within ${middle} (${fast}–${slow}) ` +
     `${unit[0]}${usd === null ? '' : `, $${formatNumber(usd * estimate.duration)} in all`}`
   );
 }
