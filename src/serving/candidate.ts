@@ -1,5 +1,5 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
-import { whole } from './trial.js';
+import { asLong } from './trial.js';
 import { reservesPrompt } from '../stacks/serving.js';
 import { bytesPerToken } from '../codecs/layout.js';
 import { takesPositions, takesWhole } from '../codecs/registry.js';
@@ -230,7 +230,8 @@ export class Service {
     if (workload.kind !== 'trace' && load.margin === Infinity) return false;
     const margin = workload.kind === 'trace' ? 0 : load.margin;
     // As long as where a rate is searched: a queue grows slowly.
-    const more = workload.source(rate * (1 + margin), whole(this.setting, this));
+    const faster = rate * (1 + margin);
+    const more = workload.source(faster, asLong(this.setting, faster));
     const { metrics, finished } = this.run('high', more, (m) => m.misses.tooMany(allowed, true));
     return finished && metrics.misses.atMost <= allowed;
   }

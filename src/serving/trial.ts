@@ -42,6 +42,13 @@ export const whole = (setting: Setting, service: Service): Least => ({
   seconds: secondsOf(setting),
 });
 
+/** Requests of a run that is as long as a search's, at a rate: a queue takes time to grow. */
+export const asLong = (setting: Setting, rate: number): Least => ({
+  requests: 0,
+  seconds: Math.min(secondsOf(setting), MOST_OF_A_LONG_RUN / rate),
+});
+const MOST_OF_A_LONG_RUN = 20_000;
+
 const secondsOf = ({ targets, workload }: Setting): number =>
   // Of conversations, so that they come to their end in a part, and prompts are as long as they become.
   RUN_PARTS *
