@@ -20,7 +20,7 @@ import { capacityOf, type Capacity } from './price/capacity.js';
 import { run, runInTurns, type RunOptions, type RunResult } from './engine.js';
 import { between, figuresOf, PERCENT, percentilesOf, waitingShares, withTimes } from './figures.js';
 import type { Ended, Metrics, Targets } from './metrics.js';
-import { meanLoops } from '../stacks/runtime-pricer.js';
+import { meanLoops, runtimeFor } from '../stacks/runtime-pricer.js';
 import { allLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
 import { LoopCostPricer, RuntimeLoopPricer, whereItPays, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
@@ -306,7 +306,10 @@ export class Service {
 
   private loopPrices(bound: Bound): LoopPricer {
     const { runtime } = this.setting.request;
-    return runtime ? new RuntimeLoopPricer(runtime, this.tables, bound) : new LoopCostPricer(this.tables, bound);
+    const { tables } = this;
+    return runtime
+      ? new RuntimeLoopPricer(runtimeFor(runtime, tables.c), tables, bound)
+      : new LoopCostPricer(tables, bound);
   }
 
   /** Bytes of a replica's caches that are sent in a second. */

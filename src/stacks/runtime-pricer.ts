@@ -132,6 +132,30 @@ function explained(
 export const meanLoops = (shares: readonly number[]): number =>
   shares.reduce((sum, share, i) => sum + share * (i + 1), 0);
 
+/**
+ * The runtime of a configuration. What a codec launches beyond the full cache nobody counted in a server: it is what the
+ * schedule has more.
+ */
+export function runtimeFor(runtime: Runtime, c: Configuration): Runtime {
+  let own = known.get(c);
+  if (own?.source !== runtime.source) {
+    const { layers, loops } = c.geometry;
+    const full: Configuration = { ...c, codec: { kind: 'full' }, path: 'full', materialised: false, eviction: null };
+    own = runtime.withMore(Math.max(0, callsOf(c) - callsOf(full)) / (layers * loops));
+    known.set(c, own);
+  }
+  return own;
+}
+const known = new WeakMap<Configuration, Runtime>();
+
+/** Calls of the looped layers in a step. */
+function callsOf(c: Configuration): number {
+  const core = schedule(c, 1, 1024).stages.filter((stage) => stage.kind === 'stack' && stage.block.name === 'core');
+  let calls = 0;
+  forEachOp(c, { stages: core, collectives: [] }, (_, times) => (calls += times));
+  return calls;
+}
+
 function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): RuntimePrices {
   const { host, hostFrom, terms } = runtime.source;
   return {
@@ -139,6 +163,7 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
     spread: terms.spread,
     heldOut: terms.source.heldOut,
     step: (c, kernels, batch, context) => {
+      const own = runtimeFor(runtime, c);
       const { loops, preludeLayers, codaLayers } = c.geometry;
       const rows = Math.max(1, Math.round(runtime.rowsOfPass(batch)));
       const parts = partsOf(c, kernels, batch, context);
@@ -159,10 +184,9 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
       return priced(runtime, whole, least, (end, launch) => {
         const ends = (part: Interval, of = 1): Ends => ({ kernels: part[end] / of, launch });
         return (
-          passes * runtime.pass(rows, ends(core, loops)) +
-          boundaries *
-            (runtime.boundary(preludeLayers, ends(parts.before)) + runtime.boundary(codaLayers, ends(parts.after))) +
-          runtime.copies(planes, launch)
+          passes * own.pass(rows, ends(core, loops)) +
+          boundaries * (own.boundary(preludeLayers, ends(parts.before)) + own.boundary(codaLayers, ends(parts.after))) +
+          own.copies(planes, launch)
         );
       });
     },

@@ -124,15 +124,22 @@ export class Runtime {
     readonly source: RuntimeSource,
     readonly choice: RuntimeChoice,
     private readonly g: Geometry,
+    /** Launches of a layer's call beyond the full cache's. */
+    private readonly more = 0,
   ) {
     const { norm, layer, layerPriced } = source.terms.launches;
-    this.layer = norm * g.normsPerLayer + layer + choice.attention.callLaunches;
+    this.layer = norm * g.normsPerLayer + layer + choice.attention.callLaunches + more;
     this.unpriced = (norm - 1) * g.normsPerLayer + layer - layerPriced;
   }
 
   /** The same model on another machine, or of a server that was started otherwise. */
   with(source: RuntimeSource, choice: RuntimeChoice): Runtime {
-    return new Runtime(source, choice, this.g);
+    return new Runtime(source, choice, this.g, this.more);
+  }
+
+  /** The same with so many launches of a layer's call beyond the full cache's. */
+  withMore(launches: number): Runtime {
+    return launches === this.more ? this : new Runtime(this.source, this.choice, this.g, launches);
   }
 
   /** Rows of a pass, of so many sequences that are under way. */
