@@ -133,8 +133,8 @@ export const meanLoops = (shares: readonly number[]): number =>
   shares.reduce((sum, share, i) => sum + share * (i + 1), 0);
 
 /**
- * The runtime of a configuration. What a codec launches beyond the full cache nobody counted in a server: it is what the
- * schedule has more.
+ * The runtime of a configuration. Nobody counted in a server what a codec launches beyond the full cache: it is what
+ * the schedule has more.
  */
 export function runtimeFor(runtime: Runtime, c: Configuration): Runtime {
   let own = known.get(c);

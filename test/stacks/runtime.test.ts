@@ -196,6 +196,13 @@ describe('steps', () => {
     expect(later.estimate).toBeLessThanOrEqual(eager.estimate);
   });
 
+  it('cost more where a codec has more kernels to launch, and a slow host launches them', async () => {
+    const asked = { device: 'b300', stack: 'vllm-rlt', context: 1024, batch: 1, path: ['full', 'rotated'] };
+    const { plans } = await plan({ ...asked, codec: ['full', 'hla'], ratio: [10.67] });
+    const [full, hla] = ['full', 'hla'].map((kind) => plans.find((p) => p.codec.kind === kind)!.decode.secondsPerStep!);
+    expect(hla!.estimate).toBeGreaterThan(1.05 * full!.estimate);
+  });
+
   it('cost less where tokens leave early, but not by as many loops as they leave out', async () => {
     const batch = random.whole(8, 64);
     const all = await stepOf({}, batch, 1000);
