@@ -137,16 +137,16 @@ export const meanLoops = (shares: readonly number[]): number =>
  * the schedule has more.
  */
 export function runtimeFor(runtime: Runtime, c: Configuration): Runtime {
-  let own = known.get(c);
-  if (own?.source !== runtime.source) {
+  let more = known.get(c);
+  if (more === undefined) {
     const { layers, loops } = c.geometry;
     const full: Configuration = { ...c, codec: { kind: 'full' }, path: 'full', materialised: false, eviction: null };
-    own = runtime.withMore(Math.max(0, callsOf(c) - callsOf(full)) / (layers * loops));
-    known.set(c, own);
+    known.set(c, (more = Math.max(0, callsOf(c) - callsOf(full)) / (layers * loops)));
   }
-  return own;
+  return runtime.withMore(more);
 }
-const known = new WeakMap<Configuration, Runtime>();
+/** Launches by configuration: every step of a plan asks for them. */
+const known = new WeakMap<Configuration, number>();
 
 /** Calls of the looped layers in a step. */
 function callsOf(c: Configuration): number {
@@ -191,6 +191,7 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
       });
     },
     prompt: (c, kernels, { promptTokens, method }) => {
+      const own = runtimeFor(runtime, c);
       const chunks = takesWhole(c.codec) ? 1 : Math.ceil(promptTokens / chunkTokens);
       const each = promptTokens / chunks;
       const taken = { method: chunks === 1 ? method : 'chunked', chunkTokens: Math.ceil(each) } as const;
@@ -198,8 +199,8 @@ function stepsOf(runtime: Runtime, { shares, chunkTokens }: UnderRuntime): Runti
       const shares = sharesOfChunks(c, kernels, chunks, Math.round(each), taken);
       return priced(runtime, whole, 0, (end, launch) =>
         shares.reduce(
-          (seconds, share) => seconds + runtime.chunk(each, { kernels: share * whole[end], launch }),
-          runtime.boundary(c.geometry.codaLayers, { kernels: 0, launch }),
+          (seconds, share) => seconds + own.chunk(each, { kernels: share * whole[end], launch }),
+          own.boundary(c.geometry.codaLayers, { kernels: 0, launch }),
         ),
       );
     },

@@ -19,7 +19,14 @@ import type { Scenario } from '../../src/schema/settings.js';
 import { simulate } from '../../src/serving/answer.js';
 import { forEachOp } from '../../src/schedule/expand.js';
 import { schedule } from '../../src/schedule/schedule.js';
-import { besideHost, Runtime, type RuntimeChoice, type RuntimeSource } from '../../src/stacks/runtime.js';
+import {
+  besideHost,
+  Runtime,
+  withDividingAttention,
+  type RuntimeChoice,
+  type RuntimeSource,
+} from '../../src/stacks/runtime.js';
+import { runtimeFor } from '../../src/stacks/runtime-pricer.js';
 import { type RuntimeFile, runtimeFileSchema } from '../../src/stacks/runtime-schema.js';
 import { median } from '../../src/numbers/statistics.js';
 import { readLedger } from '../../src/schema/ledger-file.js';
@@ -201,6 +208,15 @@ describe('steps', () => {
     const { plans } = await plan({ ...asked, codec: ['full', 'hla'], ratio: [10.67] });
     const [full, hla] = ['full', 'hla'].map((kind) => plans.find((p) => p.codec.kind === kind)!.decode.secondsPerStep!);
     expect(hla!.estimate).toBeGreaterThan(1.05 * full!.estimate);
+    // Also under another kernel of attention, of the same server and the same plan.
+    const scenario: Scenario = { ...asked, codec: ['hla'], ratio: [10.67] };
+    const { request: r } = prepare(scenario, await readSources(scenario));
+    const c = configurationOf(
+      r,
+      r.candidates.find(({ codec }) => codec.kind === 'hla')!,
+    );
+    const other = withDividingAttention(r.runtime!)!;
+    expect([r.runtime!, other].map((of) => runtimeFor(of, c).choice)).toEqual([r.runtime!.choice, other.choice]);
   });
 
   it('cost less where tokens leave early, but not by as many loops as they leave out', async () => {
