@@ -6,14 +6,11 @@ import { isModelFile } from '../plan/ask/sources.js';
 import { planFleet, readUsers } from '../plan/decide/fleet.js';
 import { runsOf } from '../plan/ask/runs.js';
 import { changedWords, fleetGist, gistOf } from '../report/gist.js';
-import { linkOf, linkedModel, readLink, type LinkedModel } from '../report/link.js';
+import { addressOf, linkOf, linkedModel, readLink, type LinkedModel } from '../report/link.js';
 import type { Scenario } from '../schema/settings.js';
 import { print, say, type OutputOptions } from './output.js';
 import { Args, type Command } from './command.js';
 import { planOutput, planScenario } from './plan.js';
-
-/** The page that opens links, as the package has it: whoever publishes it elsewhere puts its address in front. */
-const PAGE = 'plan.html';
 
 /** @throws UserError for what a link cannot carry, and as `plan` does */
 export async function printLink(scenario: Scenario, output: OutputOptions): Promise<ExitCode> {
@@ -23,7 +20,7 @@ export async function printLink(scenario: Scenario, output: OutputOptions): Prom
 
 /** A scenario as an address. @throws UserError for what a link cannot carry */
 export const linkOfScenario = async (scenario: Scenario, was: string | null = null): Promise<string> =>
-  `${PAGE}#${linkOf(scenario, await modelOf(scenario), was)}`;
+  addressOf(linkOf(scenario, await modelOf(scenario), was));
 
 async function modelOf({ model }: Scenario): Promise<LinkedModel | null> {
   if (model === undefined || !isModelFile(model)) return null;

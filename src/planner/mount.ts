@@ -10,7 +10,7 @@ import { changedWords } from '../report/gist.js';
 import { questionWords } from '../report/text/fleet-text.js';
 import { saveJson, say, takeFiles } from '../report/html/dom.js';
 import { html } from '../report/html/html.js';
-import { isLink, linkedModel, linkOf, readLink, type LinkedModel } from '../report/link.js';
+import { addressOf, isLink, linkedModel, linkOf, readLink, type LinkedModel } from '../report/link.js';
 import type { Scenario } from '../schema/settings.js';
 import { answersTo, comparedText, gistsOf, inOrder, type Answered } from './answer.js';
 import { drawingLater, element, fill, later, showFigures, whole } from './dom.js';
@@ -122,7 +122,7 @@ export function mountPlanner(): void {
     const flags = verb === 'simulate' || (scenario.workload === undefined && scenario.server === undefined);
     if (flags && own === null) return commandLine(scenario, verb);
     try {
-      const address = shellWord(`plan.html#${linkOf(scenario, own, null)}`);
+      const address = shellWord(addressOf(linkOf(scenario, own, null)));
       return `lla-sim ${verb === 'simulate' ? verb : 'open'} ${address}`;
     } catch (error) {
       if (!(error instanceof UserError)) throw error;

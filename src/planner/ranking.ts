@@ -4,6 +4,7 @@ import { UserError } from '../errors.js';
 import { answer } from '../plan/ask/prepare.js';
 import { sourcesFrom } from '../plan/ask/sources.js';
 import { shellWord } from '../report/command-line.js';
+import { addressOf } from '../report/link.js';
 import { html } from '../report/html/html.js';
 import { ranked, rankedScenario, rankedText } from '../ranking/ranked.js';
 import type { Row } from '../schema/ledger-file.js';
@@ -51,7 +52,7 @@ ${
   opened === null
     ? ''
     : html`<p>The same from the command line: \
-<code class="command">lla-sim open ${shellWord(`plan.html#${opened}`)} --rank</code></p>`
+<code class="command">lla-sim open ${shellWord(addressOf(opened))} --rank</code></p>`
 }`,
       );
       status('');

@@ -87,6 +87,9 @@ export function linkOf(scenario: Scenario, model: LinkedModel | null, was: strin
   return link;
 }
 
+/** A link to the page as the package has it: whoever publishes it elsewhere puts its address in front. */
+export const addressOf = (link: string): string => `plan.html#${link}`;
+
 /** The model that a link carries. @throws UserError as for its config.json; null where it is a preset */
 export const linkedModel = ({ model }: Pick<Link, 'model'>): ModelSource | null =>
   model && { geometry: geometryFromConfig(model.config, model.name), publishedAs: null };

@@ -85,7 +85,7 @@ function ofFleet(
   r: PlanRequest,
   report: PlanReport,
   { deploy, upside }: Pick<SimulatedFleet, 'deploy' | 'upside'> | Fleet,
-) {
+): PlanReport {
   const here = (row: Pick<FleetRow, 'planId' | 'tensorParallel'> | null): string | null =>
     row?.tensorParallel === r.gpus ? row.planId : null;
   const named = { deploy: here(deploy), upside: here(upside) };

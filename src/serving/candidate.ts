@@ -1,5 +1,4 @@
 /** A plan's candidate as a server: its memory in blocks, its prices, and a run of it. */
-import { asLong } from './trial.js';
 import { reservesPrompt } from '../stacks/serving.js';
 import { bytesPerToken } from '../codecs/layout.js';
 import { takesPositions, takesWhole } from '../codecs/registry.js';
@@ -22,6 +21,7 @@ import { between, figuresOf, PERCENT, percentilesOf, waitingShares, withTimes } 
 import type { Ended, Metrics, Targets } from './metrics.js';
 import { meanLoops, runtimeFor } from '../stacks/runtime-pricer.js';
 import { allLoops, refusedPasses, refusedSkipping, type Depth } from './depth.js';
+import { asLong } from './trial.js';
 import { LoopCostPricer, RuntimeLoopPricer, whereItPays, type LoopPricer } from './price/loop-price.js';
 import type { ServerOptions } from './scheduler/options.js';
 import { answerShareOf } from './scheduler/outlook.js';
@@ -226,9 +226,9 @@ export class Service {
     if (misses.atMost > allowed) return false;
     const rate = workload.requestsPerSecond;
     if (rate === null) return true;
-    // So few requests do not tell how far other draws are from these.
-    if (workload.kind !== 'trace' && load.margin === Infinity) return false;
     const margin = workload.kind === 'trace' ? 0 : load.margin;
+    // So few requests do not tell how far other draws are from these.
+    if (margin === Infinity) return false;
     // As long as where a rate is searched: a queue grows slowly.
     const faster = rate * (1 + margin);
     const more = workload.source(faster, asLong(this.setting, faster));

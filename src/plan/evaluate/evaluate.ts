@@ -125,17 +125,7 @@ export function evaluate(r: PlanRequest, candidate: Candidate, { prompts = UNPRI
   const quality = query ? withTeachers(qualityOf(query)) : [];
   const measured = measuredRow(r, candidate);
   const retrieval = query ? reliableRetrieval(query) : retrievalHere(measured);
-  const kept = leavesEarly(r)
-    ? null
-    : r.fidelity
-      ? keptHere(r, candidate, measured)
-      : query
-        ? keptQuality(query, quality, r.contextTokens, r.targets.minimums)
-        : !isItself(r, candidate)
-          ? null
-          : g.trained
-            ? keptWithLoops(g)
-            : WHOLE;
+  const kept = keptOf(r, candidate, { measured, query, quality });
   const decode = decodeFigures(r, c, fits && step ? batch : 0);
   // What holds nothing shows what the batch that was asked for (or one sequence) would need.
   const sized = fits ? batch : Math.max(1, r.batch ?? 1);
@@ -279,6 +269,23 @@ export function figuresAt(r: PlanRequest, step: StepPrice, batch: number): Decod
     communicationPriced: step.communicationPriced,
     usdPerMillionTokens: usd === null ? null : over(usd, tokensPerSecond),
   };
+}
+
+/** How much of the model's quality a row keeps; null where nothing tells. */
+function keptOf(
+  r: PlanRequest,
+  candidate: Candidate,
+  of: {
+    readonly measured: ReturnType<typeof measuredRow>;
+    readonly query: QualityQuery | null;
+    readonly quality: Plan['quality'];
+  },
+): Plan['qualityKept'] {
+  if (leavesEarly(r)) return null;
+  if (r.fidelity) return keptHere(r, candidate, of.measured);
+  if (of.query) return keptQuality(of.query, of.quality, r.contextTokens, r.targets.minimums);
+  if (!isItself(r, candidate)) return null;
+  return r.geometry.trained ? keptWithLoops(r.geometry) : WHOLE;
 }
 
 /** Tokens leave before their last loop: no score of all loops is theirs. */

@@ -195,7 +195,7 @@ export function readWorkload(
     },
     ramped: isClosed && thinkSeconds === 0 && !asked(w.ramp) ? (rampSeconds) => requested({ rampSeconds }) : null,
     closed: (users, rampSeconds, least) => {
-      const requests = Math.max(settings.requests, least, Math.max(REQUESTS_A_USER, settings.turns) * users);
+      const requests = Math.max(settings.requests, least, REQUESTS_A_USER * users, settings.turns * users);
       return requested({ arrivals: 'closed', users, rampSeconds, requests });
     },
   };

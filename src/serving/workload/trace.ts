@@ -197,10 +197,10 @@ export function summarise(o: TraceOptions): TraceSummary {
   return { format: name, hashTokens, requests, skipped: reader.skipped, seconds, promptTokens, outputTokens, longest };
 }
 
-/** A trace's requests, with arrival times divided by `speedUp`. */
 /** More than a trace has. */
 const HASHES_OF_A_ROUND = 2 ** 40;
 
+/** A trace's requests, with arrival times divided by `speedUp`. */
 export class TraceSource implements Source {
   private reader: TraceReader;
   private round = 0;
